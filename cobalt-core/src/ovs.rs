@@ -1,0 +1,336 @@
+//! Open vSwitch (and OVN's controller) on one host.
+//!
+//! An [`OvsInspector`] answers three kinds of question: what is configured and does it work
+//! ([`snapshot`](OvsInspector::snapshot)), what changed ([`changes`](OvsInspector::changes)), and why does this
+//! packet not arrive ([`trace`](OvsInspector::trace), [`capture`](OvsInspector::capture)). It observes: nothing here
+//! deletes a port or a flow.
+//!
+//! A daemon that does not answer is a finding, not a failed snapshot: the snapshot says for each daemon how it was
+//! reached ([`Daemon`]), and what could not be read is `None`.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use jiff::Timestamp;
+
+use crate::{Error, Result};
+
+/// What this inspector can do here and now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OvsFeatures {
+    /// [`OvsInspector::trace`] works.
+    pub trace: bool,
+    /// [`OvsInspector::capture`] works.
+    pub capture: bool,
+    /// The OVN southbound database can be read, so stale flows can be told from live ones.
+    pub southbound: bool,
+}
+
+/// How a daemon answered its control socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Daemon {
+    /// It answered, with its version.
+    Responsive {
+        /// Its version, such as `3.1.0`; `None` if it would not say.
+        version: Option<String>,
+    },
+    /// It has a socket and does not answer in time: it hangs.
+    Unresponsive,
+    /// Nobody listens: it is dead, or was never started.
+    Absent,
+}
+
+impl Daemon {
+    /// Whether it answered.
+    pub fn is_responsive(&self) -> bool {
+        matches!(self, Self::Responsive { .. })
+    }
+
+    /// Its version, if it told.
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Responsive { version } => version.as_deref(),
+            Self::Unresponsive | Self::Absent => None,
+        }
+    }
+}
+
+/// Everything about the switch at one moment. Lists are ordered by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OvsSnapshot {
+    /// When it was taken.
+    pub at: Timestamp,
+    /// Whether the configuration database is connected. If not, the rest is what was last known.
+    pub database_connected: bool,
+    /// `ovsdb-server`.
+    pub database: Daemon,
+    /// `ovs-vswitchd`.
+    pub switch: Daemon,
+    /// DPDK's version where the switch runs on it.
+    pub dpdk: Option<String>,
+    /// The bridges.
+    pub bridges: Vec<Bridge>,
+    /// The interfaces of all bridges.
+    pub interfaces: Vec<Interface>,
+    /// The bonds.
+    pub bonds: Vec<Bond>,
+    /// OVN's controller, where the host has one.
+    pub controller: Option<Controller>,
+    /// The database has a change that the switch has not taken up.
+    pub configuration_pending: bool,
+}
+
+/// One bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// How many ports it has.
+    pub ports: u32,
+    /// `system` or `netdev`.
+    pub datapath_type: String,
+    /// Flows per table, tables without flows left out; `None` if the bridge does not answer.
+    pub flows: Option<BTreeMap<u8, u64>>,
+}
+
+impl Bridge {
+    /// Flows in all tables; `None` if the bridge does not answer.
+    pub fn total_flows(&self) -> Option<u64> {
+        self.flows.as_ref().map(|tables| tables.values().sum())
+    }
+}
+
+/// What an interface is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InterfaceRole {
+    /// A network card.
+    Physical,
+    /// A VM's port.
+    Instance,
+    /// A tunnel to another host.
+    Tunnel,
+    /// A patch between bridges.
+    Patch,
+    /// The bridge's own port.
+    Internal,
+}
+
+/// One interface of the switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The bridge it belongs to.
+    pub bridge: String,
+    /// What it is for.
+    pub role: InterfaceRole,
+    /// Whether the link is up; `None` if the switch does not say.
+    pub link_up: Option<bool>,
+    /// Its speed in bits per second.
+    pub speed_bps: Option<u64>,
+    /// The bond it is a member of.
+    pub bond: Option<String>,
+    /// The switch's complaint about it.
+    pub error: Option<String>,
+    /// The kernel's number for the device; 0 once the device has vanished.
+    pub ifindex: Option<u32>,
+    /// The OpenFlow port; -1 if the device could never be opened.
+    pub ofport: Option<i64>,
+    /// The logical port it claims to be (`iface-id`).
+    pub logical_port: Option<String>,
+    /// Whether OVN knows that logical port here; `None` without a controller to ask.
+    pub bound: Option<bool>,
+    /// Counters under the switch's own names. The set of names is open.
+    pub statistics: BTreeMap<String, u64>,
+}
+
+/// One bond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bond {
+    /// Its name.
+    pub name: String,
+    /// How it distributes, such as `balance-tcp`.
+    pub mode: String,
+    /// Its members, ordered by name.
+    pub members: Vec<BondMember>,
+}
+
+impl Bond {
+    /// Members that carry traffic.
+    pub fn active_members(&self) -> usize {
+        self.members.iter().filter(|member| member.enabled).count()
+    }
+}
+
+/// One leg of a bond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BondMember {
+    /// The interface.
+    pub name: String,
+    /// Whether the bond sends over it. This is the truth; a link that is up is not.
+    pub enabled: bool,
+    /// What LACP says: `current`, `expired`, `defaulted`; `None` without LACP.
+    pub lacp: Option<String>,
+}
+
+/// OVN's controller on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// How it answered.
+    pub daemon: Daemon,
+    /// Whether it says that it is connected to the southbound database.
+    pub southbound_connected: bool,
+    /// The southbound database it is configured for.
+    pub southbound: Option<String>,
+    /// Its name in OVN.
+    pub chassis_id: Option<String>,
+    /// Whether it has OpenFlow connections to the switch.
+    pub openflow_connected: Option<bool>,
+    /// How many configuration steps it is behind the northbound database; `None` if unknown.
+    pub lag: Option<u64>,
+}
+
+/// Something changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OvsChange {
+    /// The configuration or the state of a part changed; take a new snapshot.
+    Changed,
+    /// The database connection is there again, or gone.
+    Connected(bool),
+}
+
+/// A packet to be followed through the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceRequest {
+    /// The bridge it enters.
+    pub bridge: String,
+    /// The port it enters by.
+    pub in_port: String,
+    /// Source and destination at the link layer.
+    pub ethernet: (String, String),
+    /// Source and destination addresses, if it is an IP packet.
+    pub ip: Option<(IpAddr, IpAddr)>,
+    /// What IP carries.
+    pub transport: Option<Transport>,
+}
+
+/// What an IP packet carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// TCP, from port, to port.
+    Tcp(u16, u16),
+    /// UDP, from port, to port.
+    Udp(u16, u16),
+    /// An echo request.
+    IcmpEcho,
+}
+
+/// A packet's way through the tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// The rules it met, in order.
+    pub steps: Vec<TraceStep>,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The switch's own words.
+    pub text: String,
+}
+
+/// One rule met on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceStep {
+    /// The bridge.
+    pub bridge: String,
+    /// The table.
+    pub table: u8,
+    /// What matched.
+    pub matched: String,
+    /// What was done.
+    pub actions: Vec<String>,
+}
+
+/// What becomes of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It leaves by these ports.
+    Forwarded(Vec<String>),
+    /// It is dropped.
+    Dropped,
+    /// It is sent to the controller.
+    Controller,
+}
+
+/// What to capture, within bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureRequest {
+    /// The port.
+    pub port: String,
+    /// Stop after this time.
+    pub duration: Duration,
+    /// Stop after this many bytes.
+    pub max_bytes: u64,
+    /// Keep this much of each packet.
+    pub snap_len: u32,
+}
+
+/// A learned address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FdbEntry {
+    /// The port it was seen on.
+    pub port: String,
+    /// The VLAN.
+    pub vlan: u16,
+    /// The address.
+    pub mac: String,
+    /// How long ago.
+    pub age: Duration,
+}
+
+/// Open vSwitch on one host.
+///
+/// ```
+/// use cobalt_core::ovs::OvsInspector;
+///
+/// async fn silent_bonds(switch: &dyn OvsInspector) -> cobalt_core::Result<Vec<String>> {
+///     let snapshot = switch.snapshot().await?;
+///     Ok(snapshot.bonds.into_iter().filter(|bond| bond.active_members() == 0).map(|bond| bond.name).collect())
+/// }
+/// ```
+#[cfg_attr(feature = "testing", mockall::automock)]
+#[async_trait]
+pub trait OvsInspector: Send + Sync {
+    /// What this inspector can do here.
+    fn features(&self) -> OvsFeatures;
+
+    /// Everything at this moment, from table statistics and control sockets, never from a flow dump.
+    async fn snapshot(&self) -> Result<OvsSnapshot>;
+
+    /// What changes from now on; bounded, changes may be merged.
+    fn changes(&self) -> BoxStream<'static, OvsChange>;
+
+    /// Follows a packet through the tables.
+    async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
+        Err(Error::unsupported(format!("trace a packet on {}", request.bridge), "this switch"))
+    }
+
+    /// Captures packets of one port, as the bytes of a pcap file, within the request's bounds.
+    async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+        Err(Error::unsupported(format!("capture on {}", request.port), "this switch"))
+    }
+
+    /// The addresses a bridge has learned.
+    async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
+        Err(Error::unsupported(format!("read the forwarding table of {bridge}"), "this switch"))
+    }
+
+    /// Cookies and counts of flows that no row of the southbound database explains: cookie → flows.
+    async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
+        Err(Error::unsupported(format!("look for stale flows on {bridge}"), "this switch"))
+    }
+}
