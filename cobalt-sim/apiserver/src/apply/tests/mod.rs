@@ -1,0 +1,6 @@
+#![allow(clippy::unwrap_used)]
+
+mod laws;
+mod paths;
+mod replay;
+mod rules;

@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
+mod replay;
+mod unit;
+pub(crate) mod wire;
