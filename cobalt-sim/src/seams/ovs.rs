@@ -1,0 +1,418 @@
+//! The switch of one simulated host.
+//!
+//! Three bridges: `br-int` with a port per VM and a tunnel to each of the host's two neighbours, `br-ex` with a bond
+//! of two cards, `br-provider` with one card.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use async_trait::async_trait;
+use cobalt_core::{
+    Error, Result,
+    ids::HostName,
+    ovs::{
+        Bond, BondMember, Bridge, CaptureRequest, Controller, Daemon, FdbEntry, Interface, InterfaceRole, OvsChange,
+        OvsFeatures, OvsInspector, OvsSnapshot, Trace, TraceRequest, TraceStep, Verdict,
+    },
+};
+use futures::{StreamExt, stream, stream::BoxStream};
+use uuid::Uuid;
+
+use crate::{
+    faults::{CALL_TIMEOUT, Faults},
+    topic::Delivery,
+    world::{DaemonState, Host, HostId, Os, State, World},
+};
+
+const INTEGRATION: &str = "br-int";
+const EXTERNAL: &str = "br-ex";
+const PROVIDER: &str = "br-provider";
+const BOND: &str = "bond0";
+/// Flows of OVN that are there without any VM, and those that each VM adds.
+const BASE_FLOWS: u64 = 160;
+const FLOWS_PER_PORT: u64 = 24;
+const STALE_COOKIE: u64 = 0xdead_beef;
+
+/// The switch of one simulated host. Clones share their faults; a new one from
+/// [`Region::switch`](crate::Region::switch) has its own.
+#[derive(Debug, Clone)]
+pub struct SimSwitch {
+    world: World,
+    host: HostId,
+    name: HostName,
+    faults: Faults,
+}
+
+/// The name of a VM's port.
+pub(super) fn tap(vm: Uuid) -> String {
+    let bytes = vm.as_bytes();
+    format!("tap{:02x}{:02x}{:02x}{:02x}-{:02x}", bytes[0], bytes[1], bytes[2], bytes[3], bytes[4])
+}
+
+fn mac(vm: Uuid) -> String {
+    let bytes = vm.as_bytes();
+    format!("fa:16:3e:{:02x}:{:02x}:{:02x}", bytes[0], bytes[1], bytes[2])
+}
+
+impl SimSwitch {
+    pub(crate) fn new(world: World, host: HostId) -> Self {
+        let name = world.with(|state| state.host(host).name.clone());
+        Self { world, host, name, faults: Faults::default() }
+    }
+
+    /// The faults of this handle.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    async fn call<T>(
+        &self,
+        method: &'static str,
+        what: impl FnOnce() -> String + Send,
+        act: impl FnOnce(&State, &Host, &str) -> Result<T> + Send,
+    ) -> Result<T> {
+        let operation = format!("{} on {}", what(), self.name);
+        let call = || async {
+            match self.world.with(|state| state.host(self.host).os) {
+                Os::Up => self.world.with(|state| act(state, state.host(self.host), &operation)),
+                Os::Hung => {
+                    tokio::time::sleep(CALL_TIMEOUT).await;
+                    Err(Error::timeout(operation.clone(), CALL_TIMEOUT))
+                }
+                Os::Down | Os::Booting => {
+                    Err(Error::unavailable(operation.clone(), std::io::Error::other("the host does not run")))
+                }
+            }
+        };
+        self.faults.run(method, || operation.clone(), call).await
+    }
+
+    /// For the calls that need a switch that answers.
+    async fn ask<T>(
+        &self,
+        method: &'static str,
+        what: impl FnOnce() -> String + Send,
+        bridge: &str,
+        act: impl FnOnce(&State, &Host, &str) -> Result<T> + Send,
+    ) -> Result<T> {
+        self.call(method, what, |state, host, operation| {
+            match host.switch.vswitchd {
+                DaemonState::Running => {}
+                DaemonState::Hung => return Err(Error::timeout(operation, CALL_TIMEOUT)),
+                DaemonState::Dead => {
+                    return Err(Error::unavailable(operation, std::io::Error::other("connection refused")));
+                }
+            }
+            if ![INTEGRATION, EXTERNAL, PROVIDER].contains(&bridge) {
+                return Err(Error::not_found(operation));
+            }
+            act(state, host, operation)
+        })
+        .await
+    }
+}
+
+fn daemon(state: DaemonState, version: &str) -> Daemon {
+    match state {
+        DaemonState::Running => Daemon::Responsive { version: Some(version.to_owned()) },
+        DaemonState::Hung => Daemon::Unresponsive,
+        DaemonState::Dead => Daemon::Absent,
+    }
+}
+
+/// The VMs that have a port: those that run, in order of their ids.
+fn guests(host: &Host) -> impl Iterator<Item = Uuid> + '_ {
+    host.domains.iter().filter(|(_, domain)| domain.state.is_active()).map(|(id, _)| *id)
+}
+
+fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        bridge: bridge.to_owned(),
+        role,
+        link_up: Some(true),
+        speed_bps: None,
+        bond: None,
+        error: None,
+        ifindex: Some(1),
+        ofport: Some(1),
+        logical_port: None,
+        bound: None,
+        statistics: BTreeMap::from([("rx_packets".to_owned(), 0), ("tx_packets".to_owned(), 0)]),
+    }
+}
+
+fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
+    let switch = &host.switch;
+    let controls = switch.controller == DaemonState::Running;
+    let mut all: Vec<Interface> =
+        [INTEGRATION, EXTERNAL, PROVIDER].iter().map(|name| interface(name, name, InterfaceRole::Internal)).collect();
+    for (card, bridge, bond) in
+        [("eth1", EXTERNAL, Some(BOND)), ("eth2", EXTERNAL, Some(BOND)), ("eth3", PROVIDER, None)]
+    {
+        all.push(Interface {
+            link_up: Some(!switch.links_down.contains(card)),
+            speed_bps: Some(100_000_000_000),
+            bond: bond.map(str::to_owned),
+            ..interface(card, bridge, InterfaceRole::Physical)
+        });
+    }
+    for neighbour in neighbours(state, host) {
+        let name = format!("ovn-{neighbour}-0");
+        all.push(interface(&name, INTEGRATION, InterfaceRole::Tunnel));
+    }
+    for vm in guests(host) {
+        let millis = host.domains.get(&vm).map_or(0, |domain| domain.run_time(state.now).as_millis());
+        let packets = u64::try_from(millis / 10).unwrap_or(u64::MAX);
+        all.push(Interface {
+            logical_port: Some(vm.to_string()),
+            bound: controls.then_some(true),
+            statistics: BTreeMap::from([("rx_packets".to_owned(), packets), ("tx_packets".to_owned(), packets)]),
+            ..interface(&tap(vm), INTEGRATION, InterfaceRole::Instance)
+        });
+    }
+    for port in &switch.orphans {
+        let name = format!("tap{}", port.chars().take(11).collect::<String>());
+        all.push(Interface {
+            link_up: Some(false),
+            error: Some(format!("could not open network device {name} (No such device)")),
+            ifindex: Some(0),
+            ofport: Some(-1),
+            logical_port: Some(port.clone()),
+            bound: controls.then_some(false),
+            statistics: BTreeMap::new(),
+            ..interface(&name, INTEGRATION, InterfaceRole::Instance)
+        });
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The hosts before and after this one in the list: a ring of tunnels.
+fn neighbours(state: &State, host: &Host) -> Vec<HostName> {
+    let count = state.hosts.len();
+    let Some(here) = state.hosts.iter().position(|other| other.name == host.name) else { return Vec::new() };
+    let mut names: Vec<HostName> = [(here + count - 1) % count, (here + 1) % count]
+        .into_iter()
+        .filter(|other| *other != here)
+        .map(|other| state.hosts[other].name.clone())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn bridges(host: &Host, interfaces: &[Interface]) -> Vec<Bridge> {
+    let answers = host.switch.vswitchd == DaemonState::Running;
+    let bridge = |name: &str, flows: u64| {
+        let members = interfaces.iter().filter(|interface| interface.bridge == name);
+        let (bonded, single): (Vec<_>, Vec<_>) = members.partition(|interface| interface.bond.is_some());
+        let ports = single.len() + usize::from(!bonded.is_empty());
+        Bridge {
+            name: name.to_owned(),
+            ports: u32::try_from(ports).unwrap_or(u32::MAX),
+            datapath_type: "system".into(),
+            flows: answers.then(|| BTreeMap::from([(0, flows)])),
+        }
+    };
+    let guests = guests(host).count() as u64;
+    let integration = Bridge {
+        flows: answers.then(|| {
+            let stale = host.switch.stale_flows;
+            BTreeMap::from([(0, BASE_FLOWS), (8, guests * FLOWS_PER_PORT), (64, guests + stale)])
+                .into_iter()
+                .filter(|(_, flows)| *flows > 0)
+                .collect()
+        }),
+        ..bridge(INTEGRATION, 0)
+    };
+    vec![bridge(EXTERNAL, 1), integration, bridge(PROVIDER, 1)]
+}
+
+fn bond(host: &Host) -> Bond {
+    let switch = &host.switch;
+    let member = |card: &str| {
+        let up = !switch.links_down.contains(card);
+        BondMember {
+            name: card.to_owned(),
+            enabled: up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running,
+            lacp: Some(if switch.lacp_silent { "expired" } else { "current" }.to_owned()),
+        }
+    };
+    Bond { name: BOND.into(), mode: "balance-tcp".into(), members: vec![member("eth1"), member("eth2")] }
+}
+
+#[async_trait]
+impl OvsInspector for SimSwitch {
+    fn features(&self) -> OvsFeatures {
+        OvsFeatures { trace: true, capture: true, southbound: true }
+    }
+
+    async fn snapshot(&self) -> Result<OvsSnapshot> {
+        self.call(
+            "snapshot",
+            || "inspect the switch".into(),
+            |state, host, _| {
+                let switch = &host.switch;
+                let interfaces = interfaces(state, host);
+                Ok(OvsSnapshot {
+                    at: state.timestamp(),
+                    database_connected: switch.database == DaemonState::Running,
+                    database: daemon(switch.database, "3.5.0"),
+                    switch: daemon(switch.vswitchd, "3.5.0"),
+                    dpdk: None,
+                    bridges: bridges(host, &interfaces),
+                    interfaces,
+                    bonds: vec![bond(host)],
+                    controller: Some(Controller {
+                        daemon: daemon(switch.controller, "25.03.0"),
+                        southbound_connected: switch.controller == DaemonState::Running
+                            && !switch.southbound_lost
+                            && !host.partitioned,
+                        southbound: Some("ssl:[fd00::10]:6642".into()),
+                        chassis_id: Some(host.name.to_string()),
+                        openflow_connected: Some(switch.controller == DaemonState::Running),
+                        lag: (switch.controller == DaemonState::Running).then_some(u64::from(switch.southbound_lost)),
+                    }),
+                    configuration_pending: switch.vswitchd != DaemonState::Running,
+                })
+            },
+        )
+        .await
+    }
+
+    fn changes(&self) -> BoxStream<'static, OvsChange> {
+        let reader = self.world.with(|state| {
+            let capacity = state.event_capacity;
+            state.host_mut(self.host).switch_changes.subscribe(capacity, [])
+        });
+        reader
+            .map(|delivery| match delivery {
+                Delivery::Item(change) => change,
+                Delivery::Lost(_) => OvsChange::Changed,
+            })
+            .boxed()
+    }
+
+    async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
+        let what = || format!("trace a packet on {}", request.bridge);
+        self.ask("trace", what, &request.bridge, |state, host, operation| {
+            let ports = interfaces(state, host);
+            let known = |port: &Interface| port.bridge == request.bridge && port.name == request.in_port;
+            if !ports.iter().any(known) {
+                return Err(Error::refused(operation, format!("there is no port {} on the bridge", request.in_port)));
+            }
+            let to = &request.ethernet.1;
+            let owner = guests(host).find(|vm| mac(*vm) == *to).map(tap);
+            let tunnel = ports.iter().find(|port| port.role == InterfaceRole::Tunnel).map(|port| port.name.clone());
+            let (verdict, action) = match (owner, tunnel) {
+                (Some(port), _) => (Verdict::Forwarded(vec![port.clone()]), format!("output:{port}")),
+                (None, Some(port)) if to == "ff:ff:ff:ff:ff:ff" => {
+                    (Verdict::Forwarded(vec![port.clone()]), format!("output:{port}"))
+                }
+                _ => (Verdict::Dropped, "drop".to_owned()),
+            };
+            let addresses = |(from, to): &(IpAddr, IpAddr)| format!(",ip_src={from},ip_dst={to}");
+            let matched = format!(
+                "in_port={},dl_dst={to}{}",
+                request.in_port,
+                request.ip.as_ref().map_or(String::new(), addresses)
+            );
+            let step = |table, matched: &str, action: &str| TraceStep {
+                bridge: request.bridge.clone(),
+                table,
+                matched: matched.to_owned(),
+                actions: vec![action.to_owned()],
+            };
+            let steps = vec![step(0, &matched, "resubmit(,8)"), step(8, &matched, &action)];
+            let line =
+                |step: &TraceStep| format!("{:>2}. {}\n    {}", step.table, step.matched, step.actions.join(","));
+            let text = steps.iter().map(line).collect::<Vec<_>>().join("\n");
+            Ok(Trace { steps, verdict, text })
+        })
+        .await
+    }
+
+    async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+        let what = || format!("capture on {}", request.port);
+        self.ask("capture", what, INTEGRATION, |state, host, operation| {
+            if !interfaces(state, host).iter().any(|port| port.name == request.port) {
+                return Err(Error::not_found(operation));
+            }
+            let chunks = pcap(state.timestamp().as_second(), request);
+            Ok(stream::iter(chunks.into_iter().map(Ok)).boxed())
+        })
+        .await
+    }
+
+    async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
+        self.ask(
+            "fdb",
+            || format!("read the forwarding table of {bridge}"),
+            bridge,
+            |_, host, _| {
+                if bridge != INTEGRATION {
+                    return Ok(Vec::new());
+                }
+                let learned = guests(host).map(|vm| FdbEntry {
+                    port: tap(vm),
+                    vlan: 0,
+                    mac: mac(vm),
+                    age: Duration::from_secs(u64::from(vm.as_bytes()[1])),
+                });
+                Ok(learned.collect())
+            },
+        )
+        .await
+    }
+
+    async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
+        self.ask(
+            "stale_flows",
+            || format!("look for stale flows on {bridge}"),
+            bridge,
+            |_, host, operation| {
+                if host.switch.southbound_lost || host.partitioned {
+                    let cause = std::io::Error::other("the southbound database does not answer");
+                    return Err(Error::unavailable(operation, cause));
+                }
+                let stale = host.switch.stale_flows;
+                let found = (bridge == INTEGRATION && stale > 0).then_some((STALE_COOKIE, stale));
+                Ok(found.into_iter().collect())
+            },
+        )
+        .await
+    }
+}
+
+/// A pcap file with a broadcast frame per second of the capture, within the request's bounds.
+fn pcap(start: i64, request: &CaptureRequest) -> Vec<Vec<u8>> {
+    const FRAME: usize = 60;
+    let mut header = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, request.snap_len, 1] {
+        header.extend(word.to_le_bytes());
+    }
+    let mut left = request.max_bytes.saturating_sub(header.len() as u64);
+    if request.max_bytes < header.len() as u64 {
+        return Vec::new();
+    }
+    let mut chunks = vec![header];
+    let kept = FRAME.min(request.snap_len as usize);
+    for second in 0..request.duration.as_secs().min(1024) {
+        let size = (16 + kept) as u64;
+        if size > left {
+            break;
+        }
+        left -= size;
+        let stamp = u32::try_from(start).unwrap_or(0).wrapping_add(u32::try_from(second).unwrap_or(0));
+        let lengths = [u32::try_from(kept).unwrap_or(0), u32::try_from(FRAME).unwrap_or(0)];
+        let mut record = Vec::with_capacity(16 + kept);
+        for word in [stamp, 0, lengths[0], lengths[1]] {
+            record.extend(word.to_le_bytes());
+        }
+        let mut frame = vec![0xff; 6];
+        frame.resize(FRAME, 0);
+        record.extend(&frame[..kept]);
+        chunks.push(record);
+    }
+    chunks
+}

@@ -1,0 +1,11 @@
+//! The simulated region, from outside: its laws, its seams, its stories.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod broken;
+mod cloud;
+mod cluster;
+mod contracts;
+mod hosts;
+mod laws;
+mod switches;
