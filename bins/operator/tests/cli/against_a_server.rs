@@ -1,0 +1,199 @@
+//! The whole program against a simulated API server on a socket.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use cobalt_core::{
+    api::{Hypervisor, condition_types, labels},
+    ids::HostName,
+    k8s_openapi::{
+        api::{coordination::v1::Lease, events::v1::Event},
+        apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    },
+    kube::{
+        Api, Client,
+        api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+        core::ApiResource,
+    },
+};
+use cobalt_sim::{Cluster, Region};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{
+    PROGRAM,
+    testing::{LIMIT, Running, Scratch, command, get},
+};
+
+/// A region with an API server on a socket, and a kubeconfig that leads there.
+struct Served {
+    cluster: Cluster,
+    _scratch: Scratch,
+    kubeconfig: String,
+    hosts: Vec<HostName>,
+    _region: Region,
+}
+
+impl Served {
+    async fn new(hosts: usize) -> Self {
+        let region = Region::builder().hosts(hosts).build();
+        let cluster = region.cluster().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let text = cluster.server().kubeconfig(listener.local_addr().unwrap());
+        let serving = cluster.clone();
+        tokio::spawn(async move { serving.serve(listener, std::future::pending()).await });
+        let scratch = Scratch::new();
+        let kubeconfig = scratch.file("kubeconfig", &text);
+        Self { cluster, _scratch: scratch, kubeconfig, hosts: region.hosts(), _region: region }
+    }
+
+    fn client(&self) -> Client {
+        self.cluster.client("test")
+    }
+
+    fn operator(&self, more: &[&str]) -> Running {
+        let mut command = command(PROGRAM);
+        command.args(["--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"]).args(more);
+        Running::start(&mut command)
+    }
+}
+
+/// Asks until the answer is there; what the program does has no other echo in this process.
+async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    let asking = async {
+        loop {
+            if let Some(found) = ask().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+async fn judged(api: &Api<Hypervisor>, name: &str) -> Hypervisor {
+    until(&format!("a verdict on {name}"), || async {
+        api.get_opt(name).await.unwrap().filter(|found| found.condition(condition_types::READY).is_some())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_becomes_a_hypervisor_and_sigterm_releases_the_lease() {
+    let served = Served::new(2).await;
+    let mut operator = served.operator(&["--leader-elect", "--leader-elect-namespace", "kube-system"]);
+    served.cluster.join_all().await.unwrap();
+
+    let hypervisors: Api<Hypervisor> = Api::all(served.client());
+    for host in &served.hosts {
+        let hypervisor = judged(&hypervisors, host.as_str()).await;
+        assert_eq!(hypervisor.spec.lifecycle_enabled, Some(false), "no Node is labelled");
+        let address = hypervisor.status.as_ref().and_then(|status| status.internal_ip.clone());
+        assert!(address.is_some_and(|address| address.starts_with("10.")));
+    }
+    served.cluster.label(&served.hosts[0], labels::LIFECYCLE, Some("true")).await.unwrap();
+    until("the lifecycle to be on", || async {
+        let found = hypervisors.get(served.hosts[0].as_str()).await.unwrap();
+        found.spec.lifecycle_enabled().then_some(())
+    })
+    .await;
+
+    let leases: Api<Lease> = Api::namespaced(served.client(), "kube-system");
+    let holder = |lease: &Lease| lease.spec.clone().unwrap_or_default().holder_identity.unwrap_or_default();
+    let held = leases.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(held.len(), 1, "one Lease: {held:?}");
+    assert_ne!(holder(&held[0]), "", "held while it works");
+
+    let address = operator.admin_address();
+    assert_eq!(get(address, "/healthz"), "ok\n");
+    assert_eq!(get(address, "/readyz"), "ok\n");
+    let state: Value = serde_json::from_str(&get(address, "/debug/state")).unwrap();
+    assert_eq!(state["leases"][0]["mine"], true, "{state}");
+
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+    let released = leases.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(holder(&released[0]), "", "released: {released:?}");
+    let events: Api<Event> = Api::all(served.client());
+    let reasons: BTreeSet<_> =
+        events.list(&ListParams::default()).await.unwrap().items.into_iter().filter_map(|event| event.reason).collect();
+    assert!(reasons.contains("Created"), "Events sent before the end: {reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_malformed_hypervisor_is_shown_and_leaves_the_others_alone() {
+    let served = Served::new(2).await;
+    loosen_the_definition(&served).await;
+    let bad = served.hosts[0].as_str();
+    let kind = ApiResource::erase::<Hypervisor>(&());
+    let loose: Api<DynamicObject> = Api::all_with(served.client(), &kind);
+    let object = DynamicObject::new(bad, &kind).data(json!({"spec": {"lifecycleEnabled": "perhaps"}}));
+    loose.create(&PostParams::default(), &object).await.unwrap();
+
+    let mut operator = served.operator(&[]);
+    served.cluster.join_all().await.unwrap();
+    let hypervisors: Api<Hypervisor> = Api::all(served.client());
+    let good = judged(&hypervisors, served.hosts[1].as_str()).await;
+    assert_eq!(good.spec.lifecycle_enabled, Some(false));
+
+    let address = operator.admin_address();
+    let state: Value = serde_json::from_str(&get(address, "/debug/state")).unwrap();
+    let watches = state["watches"].as_array().unwrap();
+    let watch = watches.iter().find(|watch| watch["kind"] == "Hypervisor").unwrap();
+    assert_eq!(watch["malformed"][0]["name"], bad, "{state}");
+    assert!(watch["malformed"][0]["error"].as_str().unwrap().contains("spec.lifecycleEnabled"), "{state}");
+    let untouched = loose.get(bad).await.unwrap();
+    assert_eq!(untouched.data["spec"]["lifecycleEnabled"], "perhaps", "nobody acts on what cannot be read");
+
+    // Once it can be read it is looked after like the others.
+    let mended = Patch::Merge(json!({"spec": {"lifecycleEnabled": true}}));
+    loose.patch(bad, &PatchParams::default(), &mended).await.unwrap();
+    let mended = until("the mended one to be in step with its Node", || async {
+        let found = hypervisors.get(bad).await.unwrap();
+        (found.spec.lifecycle_enabled == Some(false)).then_some(found)
+    })
+    .await;
+    assert!(mended.metadata.owner_references.is_some());
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+}
+
+/// Puts a definition in place that takes anything for `lifecycleEnabled`, as one of another release might.
+async fn loosen_the_definition(served: &Served) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(served.client());
+    let mut definition = definitions.get("hypervisors.kvm.cloud.sap").await.unwrap();
+    definition.metadata.managed_fields = None;
+    let mut body = serde_json::to_value(&definition).unwrap();
+    let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/lifecycleEnabled";
+    *body.pointer_mut(field).unwrap() = json!({"x-kubernetes-preserve-unknown-fields": true});
+    let definition = serde_json::from_value(body).unwrap();
+    definitions.replace("hypervisors.kvm.cloud.sap", &PostParams::default(), &definition).await.unwrap();
+    served.cluster.server().settle().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_answers_late_is_waited_for() {
+    let region = Region::builder().hosts(1).build();
+    let cluster = region.cluster().await.unwrap();
+    // Connections are taken, and nobody answers yet.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scratch = Scratch::new();
+    let text = cluster.server().kubeconfig(listener.local_addr().unwrap());
+    let kubeconfig = scratch.file("kubeconfig", &text);
+    let mut operator =
+        Running::start(command(PROGRAM).args(["--kubeconfig", &kubeconfig, "--admin-bind-address", "127.0.0.1:0"]));
+    let admin = operator.admin_address();
+    let not_ready = until("the watches to be registered", || async {
+        Some(get(admin, "/readyz")).filter(|answer| answer != "ok\n")
+    })
+    .await;
+    assert!(not_ready.contains("Hypervisor"), "it says what is missing: {not_ready}");
+    assert_eq!(get(admin, "/healthz"), "ok\n", "not ready, but alive");
+
+    cluster.join_all().await.unwrap();
+    let serving = cluster.clone();
+    tokio::spawn(async move { serving.serve(listener, std::future::pending()).await });
+    let hypervisors: Api<Hypervisor> = Api::all(cluster.client("test"));
+    judged(&hypervisors, region.hosts()[0].as_str()).await;
+    operator.signal("INT");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+}
