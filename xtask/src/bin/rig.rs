@@ -1,0 +1,79 @@
+//! The process behind `cargo xtask rig up`: one API server, until SIGTERM.
+//!
+//! `rig sim|kube DIRECTORY` writes a kubeconfig into the directory, prints one line of JSON when the server is
+//! ready, and nothing after it.
+#![allow(clippy::print_stdout)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use cobalt_apiserver::ApiServer;
+use cobalt_apiserver::conformance::envtest::{Assets, Envtest};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [name, directory] = arguments.as_slice() else {
+        bail!("usage: rig sim|kube DIRECTORY");
+    };
+    let directory = Path::new(directory);
+    // Before anything is started: a signal must not end us without its Drop.
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    match name.as_str() {
+        "sim" => simulated(directory, stop).await,
+        "kube" => real(directory, stop).await,
+        other => bail!("there is no rig {other}"),
+    }
+}
+
+async fn simulated(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of 127.0.0.1")?;
+    let address = listener.local_addr()?;
+    let server = ApiServer::start();
+    let kubeconfig = keep(directory, &server.kubeconfig(address))?;
+    ready("the simulated Kubernetes API server", &format!("http://{address}"), &kubeconfig);
+    server.serve(listener, stop).await.context("the server stopped")
+}
+
+async fn real(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
+    let server = Envtest::start(&Assets::from_environment()?).await?;
+    let kubeconfig = keep(directory, &server.kubeconfig())?;
+    ready("a real kube-apiserver", server.server(), &kubeconfig);
+    stop.await;
+    Ok(())
+}
+
+fn keep(directory: &Path, kubeconfig: &str) -> Result<PathBuf> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = directory.join("kubeconfig");
+    // It holds a token; a file of an earlier run may have other rights.
+    std::fs::remove_file(&path).ok();
+    let opened = std::fs::File::options().create_new(true).write(true).mode(0o600).open(&path);
+    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, kubeconfig.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn ready(what: &str, server: &str, kubeconfig: &Path) {
+    println!("{}", serde_json::json!({"what": what, "server": server, "kubeconfig": kubeconfig}));
+}

@@ -1,0 +1,109 @@
+//! `cargo xtask test`.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::cli::{RigName, TestArguments};
+use crate::report::Report;
+use crate::workspace::{self, cargo};
+use crate::{needs, rig};
+
+/// One set of features for tests, lints and documentation, so that dependencies are compiled once.
+pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
+
+/// The integration test that holds servers to the recorded behaviour.
+const CONFORMANCE: &str = "conformance";
+
+/// The packages that make the simulated region.
+const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
+
+/// Nothing was run: neither success nor failure.
+const NOTHING_RUN: u8 = 3;
+
+pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
+    needs::ensure()?;
+    let mut report = Report::default();
+    match arguments.rig {
+        None => {
+            report.tests("tests", unit(), false)?;
+            report.tests("doc tests", documentation(), false)?;
+        }
+        Some(RigName::Kube) if !rig::assets_are_configured() => {
+            report.skip("rig kube", "neither KUBEBUILDER_ASSETS nor TEST_ASSET_KUBE_APISERVER is set");
+            report.close();
+            return Ok(ExitCode::from(NOTHING_RUN));
+        }
+        Some(RigName::Kube) => report.tests("conformance of a real server", conformance("real"), true)?,
+        Some(RigName::Sim) => {
+            report.tests("conformance of the simulated server", conformance("simulated"), true)?;
+            let others = simulated(&workspace::metadata()?);
+            report.tests("programs on the simulated region", named(&others), false)?;
+        }
+    }
+    Ok(report.close())
+}
+
+/// All tests but those in documentation.
+///
+/// Plain `cargo test`, also where nextest is installed: one runner everywhere means one set of results, and
+/// most time goes into compiling anyway.
+pub(crate) fn unit() -> Command {
+    let mut command = cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
+    command.args(EVERYTHING);
+    command
+}
+
+pub(crate) fn documentation() -> Command {
+    let mut command = cargo(["test", "--no-fail-fast", "--doc"]);
+    command.args(EVERYTHING);
+    command
+}
+
+/// The conformance suite on one kind of server, with its table.
+fn conformance(filter: &str) -> Command {
+    let mut command = named(&[CONFORMANCE.to_owned()]);
+    command.args([filter, "--", "--nocapture", "--test-threads=1"]);
+    command
+}
+
+/// Some integration tests by name. All features of the whole workspace again: with fewer, everything below
+/// would be compiled a second time.
+fn named(tests: &[String]) -> Command {
+    let mut command = cargo(["test", "--no-fail-fast"]);
+    command.args(EVERYTHING).args(tests.iter().flat_map(|name| ["--test", name]));
+    command
+}
+
+/// The integration tests of the simulated region, without the conformance suite.
+fn simulated(metadata: &Value) -> Vec<String> {
+    let ours = |package: &&Value| SIMULATED.iter().any(|name| package["name"] == *name);
+    let packages = metadata["packages"].as_array().into_iter().flatten().filter(ours);
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let tests = targets.filter(|target| target["kind"][0] == "test").filter_map(|target| target["name"].as_str());
+    tests.filter(|name| *name != CONFORMANCE).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_simulated_rig_is_every_integration_test_of_its_packages() {
+        let metadata = json!({"packages": [
+            {"name": "cobalt-core", "targets": [{"name": "api", "kind": ["test"]}]},
+            {"name": "cobalt-sim", "targets": [
+                {"name": "cobalt_sim", "kind": ["lib"]},
+                {"name": "loop", "kind": ["test"]},
+            ]},
+            {"name": "cobalt-apiserver", "targets": [
+                {"name": "conformance", "kind": ["test"]},
+                {"name": "server", "kind": ["test"]},
+            ]},
+        ]});
+        assert_eq!(simulated(&metadata), ["loop", "server"]);
+    }
+}

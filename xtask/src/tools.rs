@@ -1,0 +1,154 @@
+//! Programs of other Debian releases, unpacked below the target directory: nothing of the system is changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{process, workspace};
+
+/// A package that is unpacked instead of installed.
+struct Tool {
+    /// Directory below `tools`.
+    name: &'static str,
+    suite: &'static str,
+    package: &'static str,
+    /// What it brings, within the package.
+    program: &'static str,
+}
+
+/// The clients the simulated API server is tested with.
+const TOOLS: &[Tool] = &[
+    Tool { name: "kubectl-1.20", suite: "bookworm", package: "kubernetes-client", program: "usr/bin/kubectl" },
+    Tool { name: "kubectl-1.32", suite: "trixie", package: "kubectl", program: "usr/bin/kubectl" },
+];
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// A line may fail; a mirror that is not there stays away.
+const ATTEMPTS: usize = 3;
+/// A package list of ten megabytes and a package of as many, over a slow line.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Brings what is not there yet. Without it the tests that need it are skipped and say so; that is no reason not
+/// to run the others.
+pub(crate) fn prepare() {
+    for tool in TOOLS {
+        let place = workspace::target().join("tools").join(tool.name);
+        if place.join(tool.program).is_file() {
+            continue;
+        }
+        println!("== preparing: {} of {} into {}", tool.package, tool.suite, place.display());
+        for attempt in 1..=ATTEMPTS {
+            match fetch(tool, &place) {
+                Ok(()) => break,
+                Err(error) => println!("   not available (attempt {attempt} of {ATTEMPTS}): {error:#}"),
+            }
+        }
+    }
+}
+
+fn fetch(tool: &Tool, place: &Path) -> Result<()> {
+    // Beside the others and moved at the end, so that half a package is never taken for one.
+    let work = place.with_extension(format!("{}.part", std::process::id()));
+    fs::create_dir_all(&work).with_context(|| format!("cannot make {}", work.display()))?;
+    let outcome = download(tool, &work).and_then(|unpacked| {
+        let _ = fs::remove_dir_all(place);
+        fs::rename(&unpacked, place).with_context(|| format!("cannot move {} to its place", tool.name))
+    });
+    let _ = fs::remove_dir_all(&work);
+    outcome
+}
+
+fn download(tool: &Tool, work: &Path) -> Result<PathBuf> {
+    for directory in ["lists/partial", "cache/archives/partial", "empty", "download"] {
+        fs::create_dir_all(work.join(directory)).with_context(|| format!("cannot make {directory}"))?;
+    }
+    let configuration = work.join("apt.conf");
+    let source = format!("deb [signed-by={KEYRING}] {} {} main\n", mirror()?, tool.suite);
+    fs::write(work.join("sources.list"), source).context("cannot write the source list")?;
+    fs::write(work.join("status"), "").context("cannot write an empty status")?;
+    fs::write(&configuration, apt(work)).context("cannot write the configuration of apt")?;
+    let downloads = work.join("download");
+    for arguments in [vec!["update"], vec!["download", tool.package]] {
+        let mut command = Command::new("apt-get");
+        command.args(&arguments).env("APT_CONFIG", &configuration).current_dir(&downloads);
+        run(command)?;
+    }
+    let mut found = fs::read_dir(&downloads).context("cannot read the downloads")?.filter_map(Result::ok);
+    let package = found.next().with_context(|| format!("apt-get downloaded no {}", tool.package))?.path();
+    let unpacked = work.join("unpacked");
+    let mut command = Command::new("dpkg-deb");
+    command.arg("-x").arg(&package).arg(&unpacked);
+    run(command)?;
+    ensure!(unpacked.join(tool.program).is_file(), "{} has no {}", tool.package, tool.program);
+    Ok(unpacked)
+}
+
+/// The mirror this machine gets its own packages from: it has the other suites too.
+fn mirror() -> Result<String> {
+    let mut texts = vec![fs::read_to_string("/etc/apt/sources.list").unwrap_or_default()];
+    for entry in fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten() {
+        texts.push(fs::read_to_string(entry.path()).unwrap_or_default());
+    }
+    texts.iter().find_map(|text| mirror_in(text)).context("no source of Debian packages is configured for apt")
+}
+
+/// The first address of Debian's own archive in a source list of either form.
+fn mirror_in(text: &str) -> Option<String> {
+    let lines = text.lines().map(str::trim).filter(|line| line.starts_with("deb ") || line.starts_with("URIs:"));
+    let addresses = lines.flat_map(str::split_whitespace).filter(|word| word.contains("://"));
+    addresses
+        .map(|address| address.trim_end_matches('/'))
+        .find(|address| address.ends_with("/debian"))
+        .map(str::to_owned)
+}
+
+/// A configuration that keeps apt away from the system's lists, cache and packages.
+fn apt(work: &Path) -> String {
+    let at = |name: &str| work.join(name).display().to_string();
+    format!(
+        "Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"{}\";\nDir::Etc::preferencesparts \"{}\";\n\
+         Dir::State::lists \"{}\";\nDir::State::status \"{}\";\nDir::Cache \"{}\";\n\
+         APT::Sandbox::User \"\";\nAcquire::Languages \"none\";\nAcquire::http::Timeout \"30\";\nAcquire::Retries \"2\";\n",
+        at("sources.list"),
+        at("empty"),
+        at("empty"),
+        at("lists"),
+        at("status"),
+        at("cache"),
+    )
+}
+
+fn run(command: Command) -> Result<()> {
+    let shown = format!("{command:?}");
+    let finished = process::run(command, LIMIT, |_| {}, |_| {})?;
+    if !finished.success() {
+        let last = finished.lines.last().map_or("it said nothing", String::as_str);
+        bail!("{shown} failed: {last}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_one_the_machine_uses() {
+        let old = "# a comment\ndeb http://other.example/ubuntu noble main\ndeb [arch=amd64] http://mirror.example/debian/ bookworm main\n";
+        assert_eq!(mirror_in(old).as_deref(), Some("http://mirror.example/debian"));
+        let new = "Types: deb\nURIs: http://mirror.example/debian-security\n\nTypes: deb\nURIs: http://mirror.example/debian\n";
+        assert_eq!(mirror_in(new).as_deref(), Some("http://mirror.example/debian"));
+        assert_eq!(mirror_in("deb http://other.example/ubuntu noble main"), None);
+    }
+
+    #[test]
+    fn apt_is_kept_away_from_the_system() {
+        let text = apt(Path::new("/somewhere"));
+        for line in text.lines().filter(|line| line.starts_with("Dir::")) {
+            assert!(line.contains("\"/somewhere/"), "{line}");
+        }
+    }
+}
