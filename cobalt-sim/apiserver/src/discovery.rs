@@ -66,7 +66,7 @@ fn version() -> Value {
 }
 
 fn paths(all: &[std::sync::Arc<Resource>]) -> Vec<String> {
-    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+    let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned(), "/apis/".to_owned()];
     for resource in all.iter().filter(|r| !r.group.is_empty()) {
         for path in [format!("/apis/{}", resource.group), format!("/apis/{}/{}", resource.group, resource.version)] {
             if !paths.contains(&path) {

@@ -78,6 +78,7 @@ const TABLE: &[Row] = &[
     ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", &[], &[], &[], &[]),
     ("authentication.k8s.io", "tokenreviews", "TokenReview", &[], &[], &[], &[]),
     ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[], &[], &[], &[]),
+    ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", &[], &[], &[], &[]),
     ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", &[], &[], &[], &[]),
     ("batch", "jobs", "Job", &[], &["all"], &[Namespaced, Status, Generation], &["status.successful"]),
     ("coordination.k8s.io", "leases", "Lease", &[], &[], &[Namespaced, Conditional, CreateOnUpdate], &[]),
@@ -92,7 +93,14 @@ const TABLE: &[Row] = &[
 
 /// Questions to the server: created, answered, never stored.
 pub(crate) fn is_review(plural: &str) -> bool {
-    matches!(plural, "selfsubjectreviews" | "tokenreviews" | "selfsubjectaccessreviews" | "subjectaccessreviews")
+    matches!(
+        plural,
+        "selfsubjectreviews"
+            | "tokenreviews"
+            | "selfsubjectaccessreviews"
+            | "selfsubjectrulesreviews"
+            | "subjectaccessreviews"
+    )
 }
 
 /// The built-in resources.

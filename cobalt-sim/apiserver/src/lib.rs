@@ -67,8 +67,8 @@
 //!
 //! With [`ServerBuilder::rbac`] stored roles and bindings decide, and nobody grants what they do not hold. Of the roles
 //! a cluster starts with there is only `cluster-admin`, which is known without being stored; `aggregationRule` does
-//! nothing, and `SelfSubjectRulesReview` is not answered. Validating admission policies are asked about writes and
-//! deletions, and about bindings, evictions and requests for tokens.
+//! nothing. Validating admission policies are asked about writes and deletions, and about bindings, evictions and
+//! requests for tokens.
 //!
 //! # kubectl
 //!

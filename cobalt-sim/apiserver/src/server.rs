@@ -19,10 +19,13 @@ use crate::counters::Counters;
 use crate::faults::{Fault, Faults};
 use crate::http::{ApiService, serve};
 use crate::registry::Registry;
-use crate::store::{Key, NAMESPACES, Object, Store};
+use crate::store::{Bounds, Key, NAMESPACES, Object, Store};
 
 /// Events each resource remembers unless the builder says otherwise.
 const LOG_CAPACITY: usize = 10_000;
+
+/// Bytes of JSON each resource remembers unless the builder says otherwise: ten thousand states of a large object.
+const LOG_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +33,7 @@ pub struct ServerBuilder {
     start: Option<Timestamp>,
     seed: Option<u64>,
     log_capacity: Option<usize>,
+    log_bytes: Option<usize>,
     auth: AuthConfig,
     faults: Vec<Fault>,
     service_accounts: bool,
@@ -52,6 +56,13 @@ impl ServerBuilder {
     /// How many events each resource remembers. Watches and pages older than that answer 410.
     pub fn log_capacity(mut self, events: usize) -> Self {
         self.log_capacity = Some(events);
+        self
+    }
+
+    /// How many bytes of JSON each resource remembers, about: 64 MiB unless set. The older of the events that
+    /// [`ServerBuilder::log_capacity`] would keep are forgotten first.
+    pub fn log_bytes(mut self, bytes: usize) -> Self {
+        self.log_bytes = Some(bytes);
         self
     }
 
@@ -100,8 +111,12 @@ impl ServerBuilder {
     /// last handle is gone.
     pub fn start(self) -> ApiServer {
         let start = self.start.unwrap_or_else(Timestamp::now);
+        let bounds = Bounds {
+            events: self.log_capacity.unwrap_or(LOG_CAPACITY).max(1),
+            bytes: self.log_bytes.unwrap_or(LOG_BYTES),
+        };
         let inner = Arc::new(Inner {
-            store: Store::new(self.log_capacity.unwrap_or(LOG_CAPACITY), 1),
+            store: Store::new(bounds, 1),
             registry: Registry::new(),
             clock: Clock::starting_at(start),
             entropy: Entropy::new(self.seed),

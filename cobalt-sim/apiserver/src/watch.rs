@@ -296,22 +296,22 @@ impl Watch {
         if self.left.is_some_and(|(left, _)| left == 0) {
             return;
         }
-        let before = event.previous.as_ref().is_some_and(|object| self.query.matches(object));
-        let after = event.change != Change::Deleted && self.query.matches(&event.object);
+        let before = event.previous.as_ref().is_some_and(|state| self.query.matches_state(state));
+        let after = event.change != Change::Deleted && self.query.matches_state(&event.object);
         let change = match (before, after) {
             (false, false) => return,
             (false, true) => Change::Added,
             (true, true) => Change::Modified,
             (true, false) => Change::Deleted,
         };
-        let shared =
-            self.form == Form::Whole && change == event.change && self.resource.is_storage_form(&event.object.value);
+        let object = event.object.object();
+        let shared = self.form == Form::Whole && change == event.change && self.resource.is_storage_form(&object.value);
         let bytes = if shared {
-            event.line()
+            event.line(&object)
         } else if change == Change::Deleted && event.change != Change::Deleted {
             line(change.name(), &self.body(&left_behind(event)))
         } else {
-            line(change.name(), &self.body(&event.object))
+            line(change.name(), &self.body(&object))
         };
         self.ready.push_back(Ok(bytes));
         self.count();
@@ -337,7 +337,7 @@ impl Watch {
 
 /// The last state inside the selection, under the revision at which the object left it.
 fn left_behind(event: &Event) -> Object {
-    let previous = event.previous.as_ref().unwrap_or(&event.object);
+    let previous = event.previous.as_ref().unwrap_or(&event.object).object();
     let mut value: Value = previous.value.clone();
     value["metadata"]["resourceVersion"] = event.revision.to_string().into();
     Object::new(previous.key.clone(), event.revision, value)

@@ -21,15 +21,12 @@ use crate::registry::Resource;
 use crate::schema::Variables;
 use crate::server::Inner;
 use crate::status::{ApiError, ApiResult, StatusCause};
-use crate::store::{Key, Object};
+use crate::store::{Key, Object, Store};
 use crate::verbs::{Call, Writer};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
-
-/// So many policies are kept compiled.
-const CACHED: usize = 256;
 
 /// Compiled policies by uid, with the generation they were compiled from.
 #[derive(Debug, Default)]
@@ -38,19 +35,19 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    fn policy(&self, stored: &Value) -> Option<Arc<Policy>> {
+    fn policy(&self, store: &Store, stored: &Value) -> Option<Arc<Policy>> {
         let uid = stored["metadata"]["uid"].as_str().unwrap_or_default();
         let generation = stored["metadata"]["generation"].as_i64().unwrap_or(0);
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was compiled goes with its policy.
+        if compiled.len() > store.len(POLICIES) {
+            compiled.retain(|uid, _| store.by_uid(uid).is_some());
+        }
         match compiled.get(uid) {
             Some((known, policy)) if *known == generation => Some(policy.clone()),
             _ => {
                 // What is stored was compiled before, so this does not fail.
                 let policy = Arc::new(Policy::compile(&stored["spec"]).ok()?);
-                // Deleted policies are forgotten with the others; those in use are compiled again.
-                if compiled.len() >= CACHED {
-                    compiled.clear();
-                }
                 compiled.insert(uid.to_owned(), (generation, policy.clone()));
                 Some(policy)
             }
@@ -153,7 +150,7 @@ pub(crate) fn decide(
         if !constraints.into_iter().all(|rules| matching::matches(rules, attributes, object, old)) {
             continue;
         }
-        let Some(policy) = attributes.server.admission.policy(&stored.value) else {
+        let Some(policy) = attributes.server.admission.policy(store, &stored.value) else {
             continue;
         };
         let variables = variables.get_or_insert_with(|| facts(attributes, object, old));

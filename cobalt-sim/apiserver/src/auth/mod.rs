@@ -3,6 +3,7 @@
 mod escalation;
 mod impersonation;
 mod rbac;
+mod rules;
 pub(crate) mod tokens;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::verbs::{Call, Target, Verb};
 pub(crate) use escalation::check as check_escalation;
 pub(crate) use impersonation::impersonate;
 pub(crate) use rbac::{Request, allowed};
+pub(crate) use rules::summary as rules_of;
 
 /// Members of this group may do everything.
 pub const MASTERS: &str = "system:masters";

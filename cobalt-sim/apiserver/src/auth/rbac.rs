@@ -43,54 +43,73 @@ pub(crate) fn allowed(server: &Inner, identity: &Identity, request: &Request<'_>
     if self_review && identity.groups.iter().any(|g| g == "system:authenticated") {
         return Some(String::new());
     }
+    bound(server, identity, request).find_map(|grant| {
+        let mut rules = grant.rules();
+        rules.any(|rule| permits(rule, request)).then(|| grant.reason())
+    })
+}
+
+/// The rules of every role somebody is bound to, as far as they count for a request.
+pub(super) fn bound_rules(server: &Inner, identity: &Identity, request: &Request<'_>) -> Vec<Value> {
+    bound(server, identity, request).flat_map(|grant| grant.rules().cloned().collect::<Vec<_>>()).collect()
+}
+
+/// A role somebody holds, by a binding that names them.
+struct Grant {
+    binding: Arc<Object>,
+    /// Its place among the subjects of the binding.
+    subject: usize,
+    role: Arc<Object>,
+}
+
+/// The roles somebody holds where a request is made: in the cluster and, for a resource, in its namespace.
+fn bound<'a>(
+    server: &'a Inner,
+    identity: &'a Identity,
+    request: &Request<'_>,
+) -> impl Iterator<Item = Grant> + use<'a> {
     let list = |plural: &str, namespace: Option<&str>| {
         let bucket = format!("{plural}.{GROUP}");
         let snapshot = server.store.snapshot(&bucket, namespace, None);
         snapshot.map(|s| s.objects).unwrap_or_default()
     };
-    for binding in list("clusterrolebindings", None) {
-        if let Some(reason) = by_binding(server, identity, request, &binding.value, None) {
-            return Some(reason);
-        }
-    }
+    let mut bindings = list("clusterrolebindings", None);
     if let Request::Resource { namespace, .. } = request
         && !namespace.is_empty()
     {
-        for binding in list("rolebindings", Some(namespace)) {
-            let reason = by_binding(server, identity, request, &binding.value, Some(namespace));
-            if reason.is_some() {
-                return reason;
-            }
-        }
+        bindings.extend(list("rolebindings", Some(namespace)));
     }
-    None
+    bindings.into_iter().filter_map(|binding| {
+        let namespace = &binding.key.namespace;
+        let home = (!namespace.is_empty()).then_some(namespace.as_str());
+        let subjects = binding.value["subjects"].as_array();
+        let subject = subjects.into_iter().flatten().position(|subject| is_subject(identity, subject, home))?;
+        let reference = &binding.value["roleRef"];
+        let role = role(server, reference["kind"].as_str()?, reference["name"].as_str()?, namespace)?;
+        Some(Grant { binding, subject, role })
+    })
 }
 
-fn by_binding(
-    server: &Inner,
-    identity: &Identity,
-    request: &Request<'_>,
-    binding: &Value,
-    namespace: Option<&str>,
-) -> Option<String> {
-    let subjects = binding["subjects"].as_array();
-    let subject = subjects.into_iter().flatten().find(|s| is_subject(identity, s, namespace))?;
-    let role_kind = binding["roleRef"]["kind"].as_str()?;
-    let role_name = binding["roleRef"]["name"].as_str()?;
-    let role = role(server, role_kind, role_name, namespace.unwrap_or_default())?;
-    let rules = role.value["rules"].as_array();
-    if !rules.into_iter().flatten().any(|rule| permits(rule, request)) {
-        return None;
+impl Grant {
+    fn rules(&self) -> impl Iterator<Item = &Value> {
+        self.role.value["rules"].as_array().into_iter().flatten()
     }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, name) = (text(&subject["kind"]), text(&subject["name"]));
-    let who = if kind == "ServiceAccount" { format!("{name}/{}", text(&subject["namespace"])) } else { name };
-    let binding_name = text(&binding["metadata"]["name"]);
-    let (binding_kind, binding_name) = match namespace {
-        Some(namespace) => ("RoleBinding", format!("{binding_name}/{namespace}")),
-        None => ("ClusterRoleBinding", binding_name),
-    };
-    Some(format!("RBAC: allowed by {binding_kind} {binding_name:?} of {role_kind} {role_name:?} to {kind} {who:?}"))
+
+    /// Why a request is allowed.
+    fn reason(&self) -> String {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (binding, key) = (&self.binding.value, &self.binding.key);
+        let subject = &binding["subjects"][self.subject];
+        let (kind, name) = (text(&subject["kind"]), text(&subject["name"]));
+        let who = if kind == "ServiceAccount" { format!("{name}/{}", text(&subject["namespace"])) } else { name };
+        let (binding_kind, binding_name) = if key.namespace.is_empty() {
+            ("ClusterRoleBinding", key.name.clone())
+        } else {
+            ("RoleBinding", format!("{}/{}", key.name, key.namespace))
+        };
+        let (role_kind, role_name) = (text(&binding["roleRef"]["kind"]), text(&binding["roleRef"]["name"]));
+        format!("RBAC: allowed by {binding_kind} {binding_name:?} of {role_kind} {role_name:?} to {kind} {who:?}")
+    }
 }
 
 /// The role a binding in `namespace` refers to. `cluster-admin` is there even if nobody stored it.
@@ -100,14 +119,12 @@ pub(super) fn role(server: &Inner, kind: &str, name: &str, namespace: &str) -> O
     }
     let key = Key::new("", name);
     let stored = server.store.get(&format!("clusterroles.{GROUP}"), &key);
-    stored.or_else(|| (name == "cluster-admin").then(|| Arc::new(Object::new(key, 0, everything()))))
+    stored.or_else(|| (name == "cluster-admin").then(|| Arc::new(Object::new(key, 0, json!({"rules": everything()})))))
 }
 
-fn everything() -> Value {
-    json!({"rules": [
-        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-        {"nonResourceURLs": ["*"], "verbs": ["*"]},
-    ]})
+/// The rules that allow everything.
+pub(super) fn everything() -> [Value; 2] {
+    [json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}), json!({"nonResourceURLs": ["*"], "verbs": ["*"]})]
 }
 
 fn is_subject(identity: &Identity, subject: &Value, namespace: Option<&str>) -> bool {

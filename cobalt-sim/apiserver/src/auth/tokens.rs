@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,6 +14,9 @@ use crate::server::Inner;
 
 /// Who tokens are for unless they say otherwise, and who issued them.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+/// How long an expired token is told from one that never was.
+const MEMORY: Duration = Duration::from_secs(24 * 3600);
 
 /// What a token stands for.
 #[derive(Debug, Clone)]
@@ -33,7 +37,7 @@ impl Tokens {
         let header = json!({"alg": "RS256", "kid": "simulated"});
         let token = format!("{}.{}.{}", encode(&header), encode(claims), URL_SAFE_NO_PAD.encode(secret));
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.retain(|_, known| known.expires > now);
+        tokens.retain(|_, known| known.expires + MEMORY > now);
         tokens.insert(token.clone(), issued);
         token
     }
@@ -42,6 +46,12 @@ impl Tokens {
     pub(crate) fn find(&self, token: &str, now: Timestamp) -> Option<Issued> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.get(token).filter(|issued| issued.expires > now).cloned()
+    }
+
+    /// Whether a token was good once.
+    pub(crate) fn has_expired(&self, token: &str, now: Timestamp) -> bool {
+        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(token).is_some_and(|issued| issued.expires <= now)
     }
 }
 
@@ -78,6 +88,7 @@ mod tests {
         assert_eq!(token.split('.').count(), 3);
         assert_eq!(tokens.find(&token, start).unwrap().identity.user, "system:serviceaccount:ns:agent");
         assert!(tokens.find(&token, expires).is_none());
+        assert!(tokens.has_expired(&token, expires) && !tokens.has_expired(&token, start));
         assert!(tokens.find(&format!("{token}x"), start).is_none());
     }
 }

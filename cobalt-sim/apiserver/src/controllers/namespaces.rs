@@ -28,22 +28,25 @@ pub(super) async fn attend(server: &Inner, name: &str) {
         tokio::task::yield_now().await;
     }
     let remaining = server.store.in_namespace(name);
+    explain(server, &at, &remaining);
     if !remaining.is_empty() {
-        explain(server, &at, &remaining);
         return;
     }
     for _ in 0..ATTEMPTS {
         let Some(live) = server.store.get(&at.bucket, &at.key) else {
             return;
         };
-        let mut next = live.value.clone();
-        next["spec"] = json!({});
-        let Ok(released) = server.store.put(&at.bucket, &at.key, Some(live.revision), next) else {
-            continue;
+        // The last finalizer of the specification goes with the namespace, unless others hold it.
+        let done = if meta::finalizers(&live.value).is_empty() {
+            server.store.remove(&at.bucket, &at.key, live.revision).is_ok()
+        } else if live.value["spec"].get("finalizers").is_some() {
+            let mut next = live.value.clone();
+            next["spec"] = json!({});
+            server.store.put(&at.bucket, &at.key, Some(live.revision), next).is_ok()
+        } else {
+            true
         };
-        if !meta::finalizers(&released.value).is_empty()
-            || server.store.remove(&at.bucket, &at.key, released.revision).is_ok()
-        {
+        if done {
             return;
         }
     }
@@ -86,6 +89,13 @@ fn explain(server: &Inner, at: &ObjectRef, remaining: &[ObjectRef]) {
         let message = format!("Some content in the namespace has finalizers remaining: {}", finalizers.join(", "));
         condition("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain", message)
     };
+    let remaining = if kinds.is_empty() {
+        let message = "All content successfully removed".to_owned();
+        condition("NamespaceContentRemaining", false, "ContentRemoved", message)
+    } else {
+        let message = format!("Some resources are remaining: {}", kinds.join(", "));
+        condition("NamespaceContentRemaining", true, "SomeResourcesRemain", message)
+    };
     let wanted: Vec<Value> = vec![
         condition(
             "NamespaceDeletionDiscoveryFailure",
@@ -105,12 +115,7 @@ fn explain(server: &Inner, at: &ObjectRef, remaining: &[ObjectRef]) {
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization".to_owned(),
         ),
-        condition(
-            "NamespaceContentRemaining",
-            true,
-            "SomeResourcesRemain",
-            format!("Some resources are remaining: {}", kinds.join(", ")),
-        ),
+        remaining,
         finalizing,
     ];
     amend(server, at, "kube-controller-manager", true, |live| {

@@ -1,5 +1,7 @@
 //! Garbage collection by owner references.
 
+use serde_json::Value;
+
 use super::{ATTEMPTS, amend, drop_finalizer, find, remove};
 use crate::server::Inner;
 use crate::store::{Object, ObjectRef};
@@ -14,7 +16,8 @@ pub(super) fn dependent(server: &Inner, at: &ObjectRef) {
         let live = &found.0;
         let (mut kept, mut awaited) = (false, false);
         let mut lost: Vec<String> = Vec::new();
-        for uid in live.owner_uids() {
+        for reference in live.owners() {
+            let Some(uid) = reference["uid"].as_str() else { continue };
             match server.store.by_uid(uid) {
                 Some((owner, object)) if owner.may_own_in(&live.key.namespace) => {
                     if !waits(&object) {
@@ -23,8 +26,9 @@ pub(super) fn dependent(server: &Inner, at: &ObjectRef) {
                     }
                     awaited = true;
                 }
-                // An object of the cluster cannot name an owner in a namespace; the real server never collects it.
-                Some(_) if live.key.namespace.is_empty() => return,
+                // Whether an owner of an unknown kind is gone cannot be known. An object of the cluster cannot name an
+                // owner in a namespace, gone or not. The real server leaves both alone.
+                _ if !can_be_owned(server, live, reference) => return,
                 _ => {}
             }
             lost.push(uid.to_owned());
@@ -41,6 +45,15 @@ pub(super) fn dependent(server: &Inner, at: &ObjectRef) {
             return;
         }
     }
+}
+
+/// Whether an object can have an owner of the kind that a reference names.
+fn can_be_owned(server: &Inner, dependent: &Object, reference: &Value) -> bool {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let kind =
+        server.registry.all().into_iter().find(|r| r.group == group && r.version == version && r.kind == text("kind"));
+    kind.is_some_and(|kind| !kind.namespaced || !dependent.key.namespace.is_empty())
 }
 
 /// Whether an owner goes once its dependents are gone.

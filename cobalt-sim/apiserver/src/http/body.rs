@@ -65,6 +65,14 @@ impl ResponseBody {
         Self(Kind::Whole((!bytes.is_empty()).then_some(bytes)))
     }
 
+    /// Changes a body that is sent at once.
+    pub(crate) fn map_whole(self, change: impl FnOnce(Bytes) -> Bytes) -> Self {
+        match self.0 {
+            Kind::Whole(bytes) => Self(Kind::Whole(bytes.map(change))),
+            stream @ Kind::Stream(_) => Self(stream),
+        }
+    }
+
     pub(crate) fn stream(lines: BoxStream<'static, Result<Bytes, Cut>>) -> Self {
         Self(Kind::Stream(lines))
     }

@@ -9,6 +9,7 @@ mod response;
 mod route;
 mod serve;
 mod service;
+mod yaml;
 
 pub use body::{Cut, ResponseBody};
 pub(crate) use page::{Page, Validator, accepted, tag};

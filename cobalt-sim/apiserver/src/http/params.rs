@@ -113,24 +113,35 @@ pub(crate) enum Form {
     Table(Table),
 }
 
-/// Chooses the form by the `Accept` header; what we cannot render is passed over like by the real server.
-pub(crate) fn negotiate(headers: &HeaderMap) -> ApiResult<Form> {
+/// What a client wants to be answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) form: Form,
+    /// As YAML instead of JSON.
+    pub(crate) yaml: bool,
+}
+
+/// Chooses by the `Accept` header; what we cannot render is passed over like by the real server. A watch has no form
+/// in YAML.
+pub(crate) fn negotiate(headers: &HeaderMap, watch: bool) -> ApiResult<Wanted> {
     let mut any = false;
     for range in accepted(headers) {
         any = true;
-        if !matches!(range.media, "application/json" | "application/*" | "*/*") {
+        let yaml = range.media == "application/yaml" && !watch;
+        if !yaml && !matches!(range.media, "application/json" | "application/*" | "*/*") {
             continue;
         }
+        let wanted = |form| Ok(Wanted { form, yaml });
         let meta = |version| range.get("g") == Some("meta.k8s.io") && range.get("v") == Some(version);
         match range.get("as") {
-            None => return Ok(Form::Whole),
-            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta("v1") => return Ok(Form::Metadata),
-            Some("Table") if meta("v1") => return Ok(Form::Table(Table::V1)),
-            Some("Table") if meta("v1beta1") => return Ok(Form::Table(Table::V1BETA1)),
+            None => return wanted(Form::Whole),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if meta("v1") => return wanted(Form::Metadata),
+            Some("Table") if meta("v1") => return wanted(Form::Table(Table::V1)),
+            Some("Table") if meta("v1beta1") => return wanted(Form::Table(Table::V1BETA1)),
             Some(_) => {}
         }
     }
-    if any { Err(ApiError::not_acceptable()) } else { Ok(Form::Whole) }
+    if any { Err(ApiError::not_acceptable()) } else { Ok(Wanted { form: Form::Whole, yaml: false }) }
 }
 
 /// The media type of the body without its parameters; empty if none was named.
@@ -157,7 +168,7 @@ mod tests {
     fn accept(value: &str) -> ApiResult<Form> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, value.parse().unwrap());
-        negotiate(&headers)
+        negotiate(&headers, false).map(|wanted| wanted.form)
     }
 
     #[test]
@@ -168,7 +179,7 @@ mod tests {
         assert_eq!(accept(meta).unwrap(), Form::Metadata);
         assert_eq!(accept("*/*").unwrap(), Form::Whole);
         assert_eq!(accept("text/html").unwrap_err().code().as_u16(), 406);
-        assert_eq!(negotiate(&HeaderMap::new()).unwrap(), Form::Whole);
+        assert_eq!(negotiate(&HeaderMap::new(), false).unwrap(), Wanted { form: Form::Whole, yaml: false });
     }
 
     #[test]

@@ -103,6 +103,9 @@ fn fields(api_version: &str, kind: &str) -> Option<&'static [Field]> {
             (1, "metadata", META),
             (2, "spec", Message(&[(1, "resourceAttributes", RESOURCE), (2, "nonResourceAttributes", PATH)])),
         ],
+        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => {
+            &[(1, "metadata", META), (2, "spec", Message(&[(1, "namespace", Text)]))]
+        }
         ("authorization.k8s.io/v1", "SubjectAccessReview") => &[
             (1, "metadata", META),
             (2, "spec", Message(&[

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::body::ResponseBody;
 use super::params::Form;
+use super::yaml;
 use crate::convert;
 use crate::registry::Resource;
 use crate::status::ApiError;
@@ -14,6 +15,7 @@ use crate::store::{Object, encode};
 use crate::verbs::{Answer, Reply};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 fn base(code: StatusCode, media: HeaderValue, body: ResponseBody) -> Response<ResponseBody> {
@@ -38,6 +40,21 @@ pub(super) fn text(code: StatusCode, page: impl Into<Bytes>) -> Response<Respons
 /// A watch.
 pub(super) fn stream(body: ResponseBody) -> Response<ResponseBody> {
     base(StatusCode::OK, JSON, body)
+}
+
+/// The same answer as YAML, if it is a JSON document.
+pub(super) fn as_yaml(answer: Response<ResponseBody>) -> Response<ResponseBody> {
+    if answer.headers().get(CONTENT_TYPE) != Some(&JSON) {
+        return answer;
+    }
+    let mut answer = answer.map(|body| {
+        body.map_whole(|json| match serde_json::from_slice(&json) {
+            Ok(value) => yaml::document(&value).into(),
+            Err(_) => json,
+        })
+    });
+    answer.headers_mut().insert(CONTENT_TYPE, YAML);
+    answer
 }
 
 /// A refusal.

@@ -119,6 +119,9 @@ where
         }
         Err(error) => response::error(&error),
     };
+    // Documents of other paths are JSON whatever is asked for.
+    let yaml = parts.uri.path().starts_with("/api") && negotiate(&parts.headers, false).is_ok_and(|wanted| wanted.yaml);
+    let answer = if yaml { response::as_yaml(answer) } else { answer };
     Ok(if head { answer.map(|_| ResponseBody::whole(Bytes::new())) } else { answer })
 }
 
@@ -162,7 +165,7 @@ async fn attend(server: &Arc<Inner>, caller: &Caller, parts: &Parts, body: &[u8]
                 headers,
                 body,
                 identity: &identity,
-                form: table::requested(negotiate(headers)?, &params)?,
+                form: table::requested(negotiate(headers, target.verb == Verb::Watch)?.form, &params)?,
             };
             let injected = server.faults.on(&facts);
             before(server, &facts, &injected).await?;

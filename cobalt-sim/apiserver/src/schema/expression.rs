@@ -50,6 +50,10 @@ impl Expression {
     /// Evaluates it. The error says why that failed.
     pub(crate) fn evaluate(&self, variables: &Variables) -> Result<Cel, String> {
         let run = || {
+            let known: Vec<(&str, &Cel)> = variables.0.iter().map(|(name, value)| (*name, value)).collect();
+            if self.compiled.affordable(&known).is_none() {
+                return Err(expressions::TOO_EXPENSIVE.to_owned());
+            }
             let mut context = Context::with_env(expressions::env());
             for (name, value) in &variables.0 {
                 context.add_variable_from_value(*name, value.clone());

@@ -112,7 +112,9 @@ impl Schema {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
             errors.push(FieldError::invalid("", &Value::Null, detail));
         } else {
-            rules::evaluate(&self.root, object, old, "", true, &mut errors);
+            let mut verdict = rules::Verdict { errors, budget: Some(rules::REQUEST_LIMIT) };
+            rules::evaluate(&self.root, object, old, "", true, &mut verdict);
+            errors = verdict.errors;
         }
         errors
     }

@@ -3,10 +3,11 @@
 use cel::{Context, ExecutionError};
 use serde_json::{Map, Value, json};
 
-use super::cel::{self as expressions, Compiled, convert};
+use super::cel::{self as expressions, Compiled, convert, cost};
 use super::error::{Cause, FieldError};
 use super::node::{Node, flag, text};
 use super::shape::RESOURCE_FIELDS;
+use super::structural::Place;
 use crate::types::same;
 
 /// One compiled rule.
@@ -21,15 +22,69 @@ pub(super) struct Rule {
     optional_old: bool,
 }
 
+/// The most that one rule may cost on the largest object its schema allows.
+const RULE_LIMIT: u64 = 10_000_000;
+/// The same for all rules of a schema.
+const SCHEMA_LIMIT: u64 = 100_000_000;
+/// The most that the rules of one write may cost.
+pub(super) const REQUEST_LIMIT: u64 = 10_000_000;
+
+/// What the rules of a schema may cost together.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    total: u64,
+    /// The rules that matter, with their costs.
+    expensive: Vec<(u64, String)>,
+}
+
+impl Costs {
+    fn add(&mut self, cost: u64, field: String, what: &str, errors: &mut Vec<FieldError>) {
+        self.total = self.total.saturating_add(cost);
+        if cost > RULE_LIMIT {
+            errors.push(FieldError::forbidden(&field, &excess(&format!("estimated {what} cost"), cost, RULE_LIMIT)));
+        }
+        if cost > SCHEMA_LIMIT / 100 {
+            self.expensive.push((cost, field));
+        }
+    }
+
+    /// Refuses rules that are too expensive together.
+    pub(super) fn report(mut self, root: &str, errors: &mut Vec<FieldError>) {
+        if self.total <= SCHEMA_LIMIT {
+            return;
+        }
+        self.expensive.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        for (_, field) in self.expensive.iter().take(4) {
+            let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+        let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.push(FieldError::forbidden(root, &excess(what, self.total, SCHEMA_LIMIT)));
+    }
+}
+
+/// How far something is above its limit, and what to do about it.
+#[allow(clippy::cast_precision_loss)]
+fn excess(what: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = match factor {
+        factor if factor > 100.0 => "more than 100x".to_owned(),
+        // Not to say "a factor of 1.0".
+        factor if factor < 1.5 => format!("{factor:.6}x"),
+        factor => format!("{factor:.1}x"),
+    };
+    format!(
+        "{what} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
 /// Compiles the rules of one node.
-///
-/// `correlated` tells whether the node can be found again in the old object.
 pub(super) fn compile(
     schema: &Map<String, Value>,
     node: &Node,
-    resource: bool,
-    correlated: bool,
+    place: Place,
     path: &str,
+    costs: &mut Costs,
     errors: &mut Vec<FieldError>,
 ) -> Vec<Rule> {
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
@@ -37,7 +92,7 @@ pub(super) fn compile(
     for (index, rule) in rules.into_iter().flatten().enumerate() {
         let path = format!("{path}.x-kubernetes-validations[{index}]");
         match rule.as_object() {
-            Some(rule) => compiled.extend(compile_one(rule, node, resource, correlated, &path, errors)),
+            Some(rule) => compiled.extend(compile_one(rule, node, place, &path, costs, errors)),
             None => errors.push(FieldError::required(&format!("{path}.rule"), "")),
         }
     }
@@ -47,11 +102,12 @@ pub(super) fn compile(
 fn compile_one(
     rule: &Map<String, Value>,
     node: &Node,
-    resource: bool,
-    correlated: bool,
+    place: Place,
     path: &str,
+    costs: &mut Costs,
     errors: &mut Vec<FieldError>,
 ) -> Option<Rule> {
+    let Place { resource, correlated, .. } = place;
     let source = text(rule, "rule");
     if source.trim().is_empty() {
         errors.push(FieldError::required(&format!("{path}.rule"), "rule is not specified"));
@@ -70,6 +126,12 @@ fn compile_one(
     let expression = compile("rule", source);
     let message = text(rule, "messageExpression");
     let message_expression = if message.is_empty() { None } else { compile("messageExpression", message) };
+    let times = place.cardinality.unwrap_or_else(|| cost::unbounded(node));
+    for (what, compiled) in [("rule", &expression), ("messageExpression", &message_expression)] {
+        if let Some(compiled) = compiled {
+            costs.add(compiled.cost.saturating_mul(times), format!("{path}.{what}"), what, errors);
+        }
+    }
     let expression = expression?;
     if expression.uses_old && !correlated {
         let within = path.rsplit_once(".x-kubernetes-validations").map_or(path, |(node, _)| node);
@@ -134,6 +196,13 @@ fn refers_to_field(node: &Node, path: &str) -> bool {
     current.is_some()
 }
 
+/// What evaluating the rules of one write has come to.
+pub(super) struct Verdict {
+    pub(super) errors: Vec<FieldError>,
+    /// What the other rules may still cost; `None` when it was all spent and no more rules are evaluated.
+    pub(super) budget: Option<u64>,
+}
+
 /// Evaluates all rules below a node.
 pub(super) fn evaluate(
     node: &Node,
@@ -141,9 +210,9 @@ pub(super) fn evaluate(
     old: Option<&Value>,
     path: &str,
     resource: bool,
-    errors: &mut Vec<FieldError>,
+    verdict: &mut Verdict,
 ) {
-    if value.is_null() {
+    if value.is_null() || verdict.budget.is_none() {
         return;
     }
     let unchanged = old.is_some_and(|old| same(old, value));
@@ -154,7 +223,10 @@ pub(super) fn evaluate(
             known && (!unchanged || rule.uses_old())
         });
         for rule in due {
-            errors.extend(rule.evaluate(node, value, old, path, resource));
+            rule.evaluate(node, value, old, path, resource, verdict);
+            if verdict.budget.is_none() {
+                return;
+            }
         }
     }
     match value {
@@ -165,7 +237,7 @@ pub(super) fn evaluate(
                     && !(resource && RESOURCE_FIELDS.contains(&name.as_str()))
                 {
                     let old = old.and_then(|old| old.get(name));
-                    evaluate(inner, field, old, &format!("{path}{dot}{name}"), inner.embedded, errors);
+                    evaluate(inner, field, old, &format!("{path}{dot}{name}"), inner.embedded, verdict);
                 }
             }
         }
@@ -174,7 +246,7 @@ pub(super) fn evaluate(
                 for (index, item) in items.iter().enumerate() {
                     // The items of a list that did not change did not change either, keys or not.
                     let old = if unchanged { Some(item) } else { node.old_item(old, item) };
-                    evaluate(inner, item, old, &format!("{path}[{index}]"), inner.embedded, errors);
+                    evaluate(inner, item, old, &format!("{path}[{index}]"), inner.embedded, verdict);
                 }
             }
         }
@@ -194,38 +266,64 @@ impl Rule {
         old: Option<&Value>,
         path: &str,
         resource: bool,
-    ) -> Option<FieldError> {
+        verdict: &mut Verdict,
+    ) {
         let depth = self.message_expression.as_ref().map_or(0, |message| message.depth).max(self.expression.depth);
-        expressions::on_stack_for(depth, || self.evaluate_here(node, value, old, path, resource))
-            .unwrap_or_else(|| Some(self.failure(node, path, "the interpreter could not be started")))
+        let budget = verdict.budget.unwrap_or_default();
+        let judged = expressions::on_stack_for(depth, || self.judge(node, value, old, path, resource, budget));
+        let (error, budget) = judged.unwrap_or_else(|| {
+            let why = "the interpreter could not be started";
+            (Some(self.failure(node, path, why)), Some(budget))
+        });
+        verdict.errors.extend(error);
+        verdict.budget = budget;
     }
 
-    fn evaluate_here(
+    /// What is wrong, and what is left of the budget.
+    fn judge(
         &self,
         node: &Node,
         value: &Value,
         old: Option<&Value>,
         path: &str,
         resource: bool,
-    ) -> Option<FieldError> {
+        budget: u64,
+    ) -> (Option<FieldError>, Option<u64>) {
         let mut misfits = Vec::new();
+        let this = convert::value(node, value, resource, &mut misfits);
+        let old = old.filter(|_| self.uses_old()).map(|old| convert::value(node, old, resource, &mut misfits));
+        // The real server converts a field when a rule reads it, and fails the rule then.
+        if misfits.iter().any(|name| expressions::mentions(&self.source, name)) {
+            return (Some(self.failure(node, path, "invalid data, expected int, got float64")), Some(budget));
+        }
+        let mut variables = vec![("self", &this)];
+        variables.extend(old.as_ref().map(|old| ("oldSelf", old)));
+        let Some(cost) = self.expression.affordable(&variables) else {
+            let why = format!(
+                "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+                expressions::TOO_EXPENSIVE,
+                self.name()
+            );
+            return (Some(FieldError::invalid(path, &json!(node.kind.name()), &why)), None);
+        };
+        let Some(left) = budget.checked_sub(cost) else {
+            let why = "validation failed due to running out of cost budget, no further validation rules will be run";
+            return (Some(FieldError::invalid(path, &json!(node.kind.name()), why)), None);
+        };
+        let message = self.message_expression.as_ref();
+        let message = message.filter(|message| message.affordable(&variables).is_some());
         let mut context = Context::with_env(expressions::env());
-        context.add_variable_from_value("self", convert::value(node, value, resource, &mut misfits));
+        context.add_variable_from_value("self", this);
         if self.uses_old() {
-            let old = old.map(|old| convert::value(node, old, resource, &mut misfits));
             match (old, self.optional_old) {
                 (old, true) => context.add_variable_from_value("oldSelf", convert::optional(old)),
                 (Some(old), false) => context.add_variable_from_value("oldSelf", old),
-                (None, false) => return None,
+                (None, false) => return (None, Some(left)),
             }
         }
-        // The real server converts a field when a rule reads it, and fails the rule then.
-        if misfits.iter().any(|name| expressions::mentions(&self.source, name)) {
-            return Some(self.failure(node, path, "invalid data, expected int, got float64"));
-        }
-        match self.expression.program.execute(&context) {
+        let error = match self.expression.program.execute(&context) {
             Ok(cel::Value::Bool(true)) => None,
-            Ok(_) => Some(self.violation(node, value, path, &context)),
+            Ok(_) => Some(self.violation(node, value, path, message, &context)),
             Err(error) => Some(match error {
                 ExecutionError::NoSuchOverload(_) => {
                     let detail = "'no such overload': call arguments did not match a supported operator, function or macro signature for rule";
@@ -233,7 +331,8 @@ impl Rule {
                 }
                 other => self.failure(node, path, &expressions::describe(&other)),
             }),
-        }
+        };
+        (error, Some(left))
     }
 
     /// How messages refer to the rule.
@@ -247,8 +346,15 @@ impl Rule {
     }
 
     /// The rule says no.
-    fn violation(&self, node: &Node, value: &Value, path: &str, context: &Context<'_, '_>) -> FieldError {
-        let expressed = self.message_expression.as_ref().and_then(|message| match message.program.execute(context) {
+    fn violation(
+        &self,
+        node: &Node,
+        value: &Value,
+        path: &str,
+        message: Option<&Compiled>,
+        context: &Context<'_, '_>,
+    ) -> FieldError {
+        let expressed = message.and_then(|message| match message.program.execute(context) {
             Ok(cel::Value::String(text)) => {
                 Some(text.trim().to_owned()).filter(|text| !text.is_empty() && !text.contains('\n'))
             }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::FieldError;
 use super::node::{Kind, List, MAX_SCHEMA_DEPTH, Node, flag, text};
-use super::rules;
+use super::rules::{self, Costs};
 use super::value::Check;
 
 /// Where errors of a schema are reported when all versions share one.
@@ -25,35 +25,54 @@ pub(super) fn compile(schema: &Value) -> Result<Node, Vec<FieldError>> {
                     errors.push(FieldError::invalid(&format!("{ROOT}.type"), &json!(other), detail));
                 }
             }
-            let place = Place { resource: true, correlated: true, depth: 0 };
-            visit(schema, &mut node, ROOT, place, &mut errors);
+            let place = Place { resource: true, correlated: true, depth: 0, cardinality: Some(1) };
+            let mut costs = Costs::default();
+            visit(schema, &mut node, ROOT, place, &mut costs, &mut errors);
+            costs.report(ROOT, &mut errors);
         }
         None => errors.push(FieldError::required(ROOT, "")),
     }
     if errors.is_empty() { Ok(node) } else { Err(errors) }
 }
 
+/// Where a node is.
 #[derive(Clone, Copy)]
-struct Place {
-    resource: bool,
-    correlated: bool,
+pub(super) struct Place {
+    /// It is a whole object.
+    pub(super) resource: bool,
+    /// It can be found again in the old object.
+    pub(super) correlated: bool,
     depth: usize,
+    /// How many values there can be of it in one object; `None` if some list or map around it has no bound.
+    pub(super) cardinality: Option<u64>,
 }
 
-fn visit(schema: &Map<String, Value>, node: &mut Node, path: &str, place: Place, errors: &mut Vec<FieldError>) {
+fn visit(
+    schema: &Map<String, Value>,
+    node: &mut Node,
+    path: &str,
+    place: Place,
+    costs: &mut Costs,
+    errors: &mut Vec<FieldError>,
+) {
     if place.depth > MAX_SCHEMA_DEPTH {
         errors.push(FieldError::forbidden(path, "the schema is nested too deeply"));
         return;
     }
     local(schema, node, path, errors);
-    let below = |correlated: bool, embedded: bool| Place { resource: embedded, correlated, depth: place.depth + 1 };
+    let below = |correlated: bool, embedded: bool, times: Option<u64>| Place {
+        resource: embedded,
+        correlated,
+        depth: place.depth + 1,
+        cardinality: place.cardinality.zip(times).map(|(outer, times)| outer.saturating_mul(times)),
+    };
     for (name, value) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
         let path = format!("{path}.properties[{name}]");
         let Some(inner) = node.properties.get_mut(name) else { continue };
         typed(inner, value, &path, "must not be empty for specified object fields", errors);
         if let Some(value) = value.as_object() {
             let embedded = inner.embedded;
-            visit(value, inner, &path, below(place.correlated, embedded), errors);
+            visit(value, inner, &path, below(place.correlated, embedded, Some(1)), costs, errors);
         }
     }
     let parts = [
@@ -61,6 +80,7 @@ fn visit(schema: &Map<String, Value>, node: &mut Node, path: &str, place: Place,
         ("items", "must not be empty for specified array items"),
     ];
     let keyed = matches!(node.list, List::Map(_));
+    let most = (node.limits.max_items, node.limits.max_properties);
     for (name, complaint) in parts {
         let inner = if name == "items" { &mut node.items } else { &mut node.additional };
         if let (Some(value), Some(inner)) = (schema.get(name).filter(|value| value.is_object()), inner) {
@@ -69,7 +89,8 @@ fn visit(schema: &Map<String, Value>, node: &mut Node, path: &str, place: Place,
             if let Some(value) = value.as_object() {
                 let correlated = place.correlated && (name != "items" || keyed);
                 let embedded = inner.embedded;
-                visit(value, inner, &path, below(correlated, embedded), errors);
+                let times = if name == "items" { most.0 } else { most.1 };
+                visit(value, inner, &path, below(correlated, embedded, times), costs, errors);
             }
         }
     }
@@ -81,7 +102,7 @@ fn visit(schema: &Map<String, Value>, node: &mut Node, path: &str, place: Place,
         check.value(node, &filled, None, "", false);
         errors.append(&mut check.errors);
     }
-    node.rules = rules::compile(schema, node, place.resource, place.correlated, path, errors);
+    node.rules = rules::compile(schema, node, place, path, costs, errors);
 }
 
 fn typed(node: &Node, schema: &Value, path: &str, complaint: &str, errors: &mut Vec<FieldError>) {

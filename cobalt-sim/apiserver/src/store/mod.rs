@@ -4,6 +4,7 @@
 //! changes, so ten thousand events and fifty watchers share the same memory, and a watcher that falls behind the
 //! log learns it the way Kubernetes tells it: 410.
 
+mod log;
 mod object;
 mod work;
 
@@ -14,23 +15,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-pub(crate) use object::{Change, Event, Key, Object, encode, line};
+use log::Log;
+pub(crate) use log::{Bounds, Change, Event, State};
+pub(crate) use object::{Key, Object, approximate_size, encode, line};
 pub(crate) use work::{BUDGETS, DEFINITIONS, NAMESPACES, ObjectRef, PODS, Work};
 
 /// Objects of one resource.
 #[derive(Debug)]
 struct Bucket {
     objects: BTreeMap<Key, Arc<Object>>,
-    log: VecDeque<Arc<Event>>,
-    /// Everything after this revision is in the log.
-    floor: u64,
+    log: Log,
     changed: watch::Sender<u64>,
     /// The resource is no longer served: watches read the rest of the log and end.
     closed: bool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Contents {
     revision: u64,
     buckets: HashMap<String, Bucket>,
     /// Live objects by uid.
@@ -47,8 +48,8 @@ struct State {
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Store {
-    state: Mutex<State>,
-    capacity: usize,
+    state: Mutex<Contents>,
+    bounds: Bounds,
     pub(crate) wake: Arc<Notify>,
     pub(crate) idle: Notify,
 }
@@ -74,6 +75,12 @@ pub(crate) struct Batch {
     pub(crate) last: bool,
 }
 
+/// An object of a past state: one that did not change since, or one from the log.
+enum Past<'a> {
+    Present(&'a Arc<Object>),
+    Logged(&'a State),
+}
+
 /// What a list shows.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
@@ -82,12 +89,12 @@ pub(crate) struct Snapshot {
 }
 
 impl Store {
-    pub(crate) fn new(capacity: usize, first_revision: u64) -> Self {
-        let state = State { revision: first_revision, ..State::default() };
-        Self { state: Mutex::new(state), capacity: capacity.max(1), wake: Arc::default(), idle: Notify::new() }
+    pub(crate) fn new(bounds: Bounds, first_revision: u64) -> Self {
+        let state = Contents { revision: first_revision, ..Contents::default() };
+        Self { state: Mutex::new(state), bounds, wake: Arc::default(), idle: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Contents> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,8 +111,7 @@ impl Store {
         let revision = state.revision;
         let fresh = Bucket {
             objects: BTreeMap::new(),
-            log: VecDeque::new(),
-            floor: revision,
+            log: Log::new(revision),
             changed: watch::Sender::new(revision),
             closed: false,
         };
@@ -173,8 +179,7 @@ impl Store {
         let object = Arc::new(Object::new(key.clone(), revision, value));
         slot.objects.insert(key.clone(), object.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        let event = Event::new(change, object.clone(), previous.clone());
-        slot.append(event, self.capacity);
+        slot.append(Event::new(change, &object, previous.clone()), self.bounds);
         state.revision = revision;
         let at = ObjectRef::new(bucket, key.clone());
         state.index(&at, previous.as_deref(), Some(&object));
@@ -199,8 +204,7 @@ impl Store {
         let mut value = previous.value.clone();
         value["metadata"]["resourceVersion"] = revision.to_string().into();
         let object = Arc::new(Object::new(key.clone(), revision, value));
-        let event = Event::new(Change::Deleted, object.clone(), Some(previous.clone()));
-        slot.append(event, self.capacity);
+        slot.append(Event::new(Change::Deleted, &object, Some(previous.clone())), self.bounds);
         state.revision = revision;
         let at = ObjectRef::new(bucket, key.clone());
         state.index(&at, Some(&previous), None);
@@ -227,21 +231,27 @@ impl Store {
                 revision: at.unwrap_or(state.revision),
             });
         };
-        if at < slot.floor {
-            return Err(Forgotten { floor: slot.floor });
+        if at < slot.log.floor {
+            return Err(Forgotten { floor: slot.log.floor });
         }
-        let mut objects: BTreeMap<&Key, &Arc<Object>> = slot.range(namespace).map(|o| (&o.key, o)).collect();
+        let present = slot.range(namespace);
+        let mut objects: BTreeMap<&Key, Past<'_>> = present.map(|o| (&o.key, Past::Present(o))).collect();
         // Undo what happened since, newest first.
-        for event in slot.log.iter().rev().take_while(|e| e.revision > at) {
-            if namespace.is_some_and(|ns| event.object.key.namespace != ns) {
+        for event in slot.log.from(slot.log.after(at)).rev() {
+            let key = event.object.key();
+            if namespace.is_some_and(|ns| key.namespace != ns) {
                 continue;
             }
             match &event.previous {
-                Some(previous) => objects.insert(&event.object.key, previous),
-                None => objects.remove(&event.object.key),
+                Some(previous) => objects.insert(key, Past::Logged(previous)),
+                None => objects.remove(key),
             };
         }
-        Ok(Snapshot { objects: objects.into_values().cloned().collect(), revision: at })
+        let objects = objects.into_values().map(|object| match object {
+            Past::Present(object) => object.clone(),
+            Past::Logged(state) => state.object(),
+        });
+        Ok(Snapshot { objects: objects.collect(), revision: at })
     }
 
     /// Reports of changes in a bucket, as the store's revision after each.
@@ -255,11 +265,11 @@ impl Store {
         let Some(slot) = state.buckets.get(bucket) else {
             return Ok(Batch { events: Vec::new(), seen: revision, last: true });
         };
-        if revision < slot.floor {
-            return Err(Forgotten { floor: slot.floor });
+        if revision < slot.log.floor {
+            return Err(Forgotten { floor: slot.log.floor });
         }
-        let first = slot.log.partition_point(|e| e.revision <= revision);
-        let events: Vec<_> = slot.log.range(first..).take(limit).cloned().collect();
+        let first = slot.log.after(revision);
+        let events: Vec<_> = slot.log.from(first).take(limit).cloned().collect();
         let complete = first + events.len() == slot.log.len();
         let seen = match events.last() {
             Some(last) if !complete => last.revision,
@@ -273,8 +283,7 @@ impl Store {
         let mut state = self.lock();
         let revision = state.revision;
         for bucket in state.buckets.values_mut() {
-            bucket.log.clear();
-            bucket.floor = revision;
+            bucket.log.clear(revision);
         }
     }
 
@@ -320,14 +329,10 @@ impl Bucket {
             .take_while(move |o| namespace.is_none_or(|ns| o.key.namespace == ns))
     }
 
-    fn append(&mut self, event: Event, capacity: usize) {
+    fn append(&mut self, event: Event, bounds: Bounds) {
         let revision = event.revision;
-        self.log.push_back(Arc::new(event));
-        while self.log.len() > capacity {
-            if let Some(oldest) = self.log.pop_front() {
-                self.floor = oldest.revision;
-            }
-        }
+        let objects = &self.objects;
+        self.log.append(event, bounds, |key, at| objects.get(key).is_some_and(|object| object.revision == at));
         self.changed.send_replace(revision);
     }
 }
@@ -340,7 +345,7 @@ mod tests {
     use super::*;
 
     fn store() -> Store {
-        let store = Store::new(4, 10);
+        let store = Store::new(Bounds { events: 4, bytes: usize::MAX }, 10);
         store.add_bucket("things");
         store
     }
@@ -415,6 +420,7 @@ mod tests {
         put(&store, "a", None);
         let batch = store.events_after("things", 10, 1).unwrap();
         let event = &batch.events[0];
-        assert_eq!(event.line().as_ptr(), event.line().as_ptr());
+        let object = event.object.object();
+        assert_eq!(event.line(&object).as_ptr(), event.line(&object).as_ptr());
     }
 }

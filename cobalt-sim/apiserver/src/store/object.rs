@@ -1,13 +1,13 @@
-//! Stored objects and the events that tell of their changes, each encoded at most once.
+//! Stored objects, each encoded at most once.
 
-use std::sync::{Arc, OnceLock};
+use std::cmp::Ordering;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
-use tokio::time::Instant;
 
-/// Where an object lives within its bucket. The order is the order of lists.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Where an object lives within its bucket. The order is the order of lists: that of the paths `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// Empty for cluster-scoped objects.
     pub(crate) namespace: String,
@@ -18,6 +18,27 @@ impl Key {
     pub(crate) fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
+
+    /// The bytes of `namespace/name`.
+    fn path(&self) -> impl Iterator<Item = u8> {
+        self.namespace.bytes().chain([b'/']).chain(self.name.bytes())
+    }
+}
+
+impl Ord for Key {
+    /// Namespaces are not compared as names: `a-b/x` comes before `a/x`.
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.namespace == other.namespace {
+            return self.name.cmp(&other.name);
+        }
+        self.path().cmp(other.path()).then_with(|| self.namespace.cmp(&other.namespace))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// One stored state of an object. Never changed after it was committed, so it can be shared freely.
@@ -26,13 +47,21 @@ pub(crate) struct Object {
     pub(crate) key: Key,
     pub(crate) revision: u64,
     pub(crate) value: Value,
+    /// About how long its JSON is.
+    pub(crate) size: usize,
     json: OnceLock<Bytes>,
     item: OnceLock<Bytes>,
 }
 
 impl Object {
     pub(crate) fn new(key: Key, revision: u64, value: Value) -> Self {
-        Self { key, revision, value, json: OnceLock::new(), item: OnceLock::new() }
+        let size = approximate_size(&value);
+        Self { key, revision, value, size, json: OnceLock::new(), item: OnceLock::new() }
+    }
+
+    /// From its JSON, which is kept.
+    pub(super) fn decoded(key: Key, revision: u64, value: Value, json: Bytes) -> Self {
+        Self { key, revision, value, size: json.len(), json: json.into(), item: OnceLock::new() }
     }
 
     /// The object as JSON.
@@ -87,45 +116,17 @@ pub(crate) fn encode(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl Change {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
+/// About how long the JSON of a value is. Counting is cheaper than encoding, which is done only if somebody reads.
+pub(crate) fn approximate_size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(list) => list.iter().map(|v| approximate_size(v) + 1).sum::<usize>() + 2,
+        Value::Object(map) => {
+            let entries = map.iter().map(|(k, v)| k.len() + 4 + approximate_size(v));
+            entries.sum::<usize>() + 2
         }
-    }
-}
-
-/// One entry of a bucket's log.
-#[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) revision: u64,
-    pub(crate) change: Change,
-    /// The new state; for a deletion the last state under the deletion's revision.
-    pub(crate) object: Arc<Object>,
-    /// The state before, absent for a creation.
-    pub(crate) previous: Option<Arc<Object>>,
-    /// When it happened, for watches that lag on purpose.
-    pub(crate) at: Instant,
-    line: OnceLock<Bytes>,
-}
-
-impl Event {
-    pub(crate) fn new(change: Change, object: Arc<Object>, previous: Option<Arc<Object>>) -> Self {
-        Self { revision: object.revision, change, object, previous, at: Instant::now(), line: OnceLock::new() }
-    }
-
-    /// The event as one line of a watch, shared by all watchers that see it unchanged.
-    pub(crate) fn line(&self) -> Bytes {
-        self.line.get_or_init(|| line(self.change.name(), &self.object.json())).clone()
     }
 }
 
@@ -138,4 +139,17 @@ pub(crate) fn line(kind: &str, object: &[u8]) -> Bytes {
     line.extend_from_slice(object);
     line.extend_from_slice(b"}\n");
     line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_their_paths() {
+        let mut keys = [Key::new("a", "z"), Key::new("ab", "a"), Key::new("a-b", "x"), Key::new("a", "b")];
+        keys.sort();
+        let paths = keys.map(|key| format!("{}/{}", key.namespace, key.name));
+        assert_eq!(paths, ["a-b/x", "a/b", "a/z", "ab/a"]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Key, Object, State, Store};
+use super::{Contents, Key, Object, Store};
 
 /// Bucket and key of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub(crate) const PODS: &str = "pods";
 pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-impl State {
+impl Contents {
     /// Keeps the uid and owner indexes in step with a change.
     pub(super) fn index(&mut self, at: &ObjectRef, old: Option<&Object>, new: Option<&Object>) {
         if let Some(old) = old {

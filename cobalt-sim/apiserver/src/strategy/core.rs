@@ -8,6 +8,7 @@ use super::immutable;
 use crate::crd;
 use crate::names;
 use crate::registry::Resource;
+use crate::selectors::LabelSelector;
 use crate::server::Inner;
 use crate::status::StatusCause;
 use crate::store::{Key, NAMESPACES, Object, PODS};
@@ -272,9 +273,55 @@ pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>,
         "ConfigMap" => data_causes(object, old),
         "Secret" => secret_causes(object, old),
         "Event" => event_causes(resource, object, old),
+        "PodDisruptionBudget" => budget_causes(object),
+        "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => selector_causes(object, old),
         "CustomResourceDefinition" => crd::causes(object, old),
         _ => Vec::new(),
     }
+}
+
+/// Daemon sets count the changes of their template, in an annotation nobody else can set.
+pub(super) fn count_templates(resource: &Resource, old: Option<&Value>, object: &mut Value) {
+    const COUNT: &str = "deprecated.daemonset.template.generation";
+    if resource.kind != "DaemonSet" {
+        return;
+    }
+    let before = old.and_then(|old| old["metadata"]["annotations"][COUNT].as_str()?.parse::<i64>().ok()).unwrap_or(0);
+    let changed = old.is_none_or(|old| old["spec"]["template"] != object["spec"]["template"]);
+    let count = if changed { before + 1 } else { before };
+    let annotations = crate::meta::of(object).entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(COUNT.to_owned(), count.to_string().into());
+    }
+}
+
+/// A budget has one limit.
+fn budget_causes(budget: &Value) -> Vec<StatusCause> {
+    let spec = &budget["spec"];
+    if spec["minAvailable"].is_null() || spec["maxUnavailable"].is_null() {
+        return Vec::new();
+    }
+    // The fields in the order of the Go structure.
+    let shown = format!(
+        r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+        spec["minAvailable"], spec["selector"], spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]
+    );
+    let message = format!("Invalid value: {shown}: minAvailable and maxUnavailable cannot be both set");
+    vec![StatusCause::new("FieldValueInvalid", "spec", message)]
+}
+
+/// A workload selects the pods it makes, and keeps those it has.
+fn selector_causes(workload: &Value, old: Option<&Value>) -> Vec<StatusCause> {
+    let (selector, template) = (&workload["spec"]["selector"], &workload["spec"]["template"]);
+    let mut causes = Vec::new();
+    if selector.is_object() && !LabelSelector::from_json(selector).matches(template) {
+        let why = "`selector` does not match template `labels`";
+        causes.push(StatusCause::invalid("spec.template.metadata.labels", &template["metadata"]["labels"], why));
+    }
+    if old.is_some_and(|old| old["spec"]["selector"] != *selector) {
+        causes.push(super::immutable("spec.selector", selector));
+    }
+    causes
 }
 
 fn taint_causes(node: &Value) -> Vec<StatusCause> {

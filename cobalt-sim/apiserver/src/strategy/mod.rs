@@ -45,6 +45,7 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
         return;
     }
     core::prepare_create(resource, object);
+    core::count_templates(resource, None, object);
     crate::admission::default(resource, object);
     omit_empty(object, resource.types());
     fill(object, &resource.types().zero());
@@ -59,6 +60,7 @@ pub(crate) fn prepare_update(resource: &Resource, old: &Value, object: &mut Valu
         return;
     }
     core::prepare_update(resource, old, object);
+    core::count_templates(resource, Some(old), object);
     crate::admission::default(resource, object);
     omit_empty(object, resource.types());
     fill(object, &resource.types().zero());

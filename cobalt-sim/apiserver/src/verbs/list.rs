@@ -15,7 +15,7 @@ use crate::registry::Resource;
 use crate::selectors::{FieldSelector, LabelSelector};
 use crate::server::Inner;
 use crate::status::{ApiError, ApiResult, StatusCause};
-use crate::store::{Key, Object, encode};
+use crate::store::{Key, Object, State, encode};
 use crate::table;
 
 /// Which objects of a collection are wanted.
@@ -41,9 +41,17 @@ impl Query {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
+    /// The same for a state of the log, which need not be parsed where the key decides.
+    pub(crate) fn matches_state(&self, state: &State) -> bool {
+        self.is_here(state.key()) && (!self.is_filtered() || self.matches(&state.object()))
+    }
+
+    fn is_here(&self, key: &Key) -> bool {
+        self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+    }
+
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        let here = self.namespace.as_ref();
-        here.is_none_or(|ns| *ns == object.key.namespace)
+        self.is_here(&object.key)
             && self.fields.name().is_none_or(|n| n == object.key.name)
             && self.labels.matches(&object.value)
             && self.fields.matches(&object.value)

@@ -146,7 +146,8 @@ fn decode_apply(call: &Call<'_>) -> ApiResult<Patch> {
     }
     let field = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (field("apiVersion"), field("kind"));
-    if kind != call.resource().kind || api_version.is_empty() {
+    let expected = if call.target.subresource.as_deref() == Some("scale") { "Scale" } else { &call.resource().kind };
+    if kind != expected || api_version.is_empty() {
         let version = if api_version.is_empty() { "/" } else { api_version };
         return Err(ApiError::bad_request(format!("invalid object type: {version}, Kind={kind}")));
     }

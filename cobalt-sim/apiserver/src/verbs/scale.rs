@@ -94,16 +94,24 @@ pub(super) fn execute(call: &Call<'_>, scale: &Scale) -> ApiResult<Answer> {
     let mut writer = Writer::new(call, options)?;
     writer.scale = true;
     for _ in 0..ATTEMPTS {
+        // Whoever loses a race is warned again.
+        writer.warnings.clear();
         let live = call.live()?;
         let mut new = convert::to_version(call.resource(), &live.value).into_owned();
         let wanted = wanted(call, scale, &live, &new, patch.as_ref())?;
-        if let Some(replicas) = new.pointer_mut(&scale.spec) {
-            *replicas = wanted.into();
-        } else {
-            place(&mut new, &scale.spec, wanted.into());
-        }
         // The real server does not track who scaled a custom resource.
-        let ownership = if call.resource().is_custom() { Ownership::Applied } else { Ownership::Track };
+        let custom = call.resource().is_custom();
+        let ownership = match &patch {
+            Some(Patch::Apply { config, force }) if !custom => {
+                let config = parent(call, scale, config, wanted);
+                new = writer.merge_applied(Some(&new), &config, *force)?;
+                Ownership::Applied
+            }
+            _ => {
+                place(&mut new, &scale.spec, wanted.into());
+                if custom { Ownership::Applied } else { Ownership::Track }
+            }
+        };
         match writer.update(&live, new, ownership) {
             Ok(written) => {
                 let object = match &written.body {
@@ -120,6 +128,20 @@ pub(super) fn execute(call: &Call<'_>, scale: &Scale) -> ApiResult<Answer> {
         }
     }
     Err(ApiError::modified(&call.resource().subject(call.name())))
+}
+
+/// What applying a `Scale` means for the object itself.
+fn parent(call: &Call<'_>, scale: &Scale, config: &Value, wanted: i64) -> Value {
+    let resource = call.resource();
+    let mut parent = json!({
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
+        "metadata": {"name": call.name()},
+    });
+    if !config["spec"]["replicas"].is_null() {
+        place(&mut parent, &scale.spec, wanted.into());
+    }
+    parent
 }
 
 /// How many replicas the request wants.
@@ -147,7 +169,7 @@ fn wanted(call: &Call<'_>, scale: &Scale, live: &Object, object: &Value, patch: 
     Ok(replicas)
 }
 
-/// Sets a value where there was none, with what is missing on the way.
+/// Sets a value, with what is missing on the way.
 fn place(object: &mut Value, pointer: &str, value: Value) {
     let mut at = object;
     for step in pointer.split('/').skip(1) {

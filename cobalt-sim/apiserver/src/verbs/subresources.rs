@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::delete::{Deletion, Propagation, delete_object};
-use super::write::{ATTEMPTS, Refused};
-use super::{Answer, Call, Reply, Scale, Verb, scale, tokens};
+use super::write::{ATTEMPTS, Ownership, Refused};
+use super::{Answer, Call, Reply, Scale, Verb, Writer, scale, tokens};
 use crate::admission;
 use crate::auth::tokens::AUDIENCE;
 use crate::auth::{self, Identity};
@@ -174,8 +174,17 @@ fn charge_budget(call: &Call<'_>, pod: &Object, dry: bool) -> ApiResult<()> {
         };
         let next = charged(call, budget, pod)?;
         // Losing the race means that somebody else wrote the budget, perhaps for an eviction: count again.
-        if dry || call.server.store.put(bucket, &budget.key, Some(budget.revision), next).is_ok() {
+        if dry {
             return Ok(());
+        }
+        let Some(resource) = call.server.registry.of_object(bucket, &budget.value) else { return Ok(()) };
+        let mut writer = Writer::internal(call.server, &resource, budget.key.clone());
+        "kube-apiserver".clone_into(&mut writer.manager);
+        writer.status = true;
+        match writer.update(budget, next, Ownership::Track) {
+            Ok(_) => return Ok(()),
+            Err(Refused::Raced) => {}
+            Err(Refused::Api(error)) => return Err(error),
         }
     }
     Err(ApiError::modified(&call.resource().subject(&pod.key.name)))
@@ -204,7 +213,17 @@ fn charged(call: &Call<'_>, budget: &Object, pod: &Object) -> ApiResult<Value> {
     }
     let mut next = budget.value.clone();
     next["status"]["disruptionsAllowed"] = (allowed - 1).into();
-    next["status"]["disruptedPods"][&pod.key.name] = call.server.clock.rfc3339().into();
+    let now = call.server.clock.rfc3339();
+    next["status"]["disruptedPods"][&pod.key.name] = now.clone().into();
+    if allowed == 1 {
+        let condition = json!({
+            "type": "DisruptionAllowed", "status": "False", "observedGeneration": status["observedGeneration"],
+            "reason": "InsufficientPods", "message": "",
+        });
+        let mut conditions = next["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        strategy::set_condition(&mut conditions, condition, &now);
+        next["status"]["conditions"] = conditions.into();
+    }
     Ok(next)
 }
 
@@ -229,6 +248,15 @@ pub(super) fn review(call: &Call<'_>) -> ApiResult<Answer> {
             let groups = groups.into_iter().flatten().filter_map(Value::as_str);
             let user = body["spec"]["user"].as_str().unwrap_or_default();
             access(call, &Identity::new(user, groups), &body)?
+        }
+        "SelfSubjectRulesReview" => {
+            let namespace = body["spec"]["namespace"].as_str().unwrap_or_default().to_owned();
+            if namespace.is_empty() {
+                return Err(ApiError::bad_request("no namespace on request"));
+            }
+            // The real server does not repeat the question.
+            body["spec"] = json!({});
+            auth::rules_of(call.server, call.identity, &namespace)
         }
         "TokenReview" => token_status(call, &body),
         _ => json!({"userInfo": user_info(call.identity)}),
@@ -304,6 +332,9 @@ fn token_status(call: &Call<'_>, body: &Value) -> Value {
         (Some(identity), _) => (identity, vec![AUDIENCE.to_owned()]),
         (None, Some(issued)) => (issued.identity, issued.audiences),
         (None, None) if stale => return invalid("[invalid bearer token, service account token has been invalidated]"),
+        (None, None) if call.server.tokens.has_expired(token, call.server.clock.now()) => {
+            return invalid("[invalid bearer token, service account token has expired]");
+        }
         (None, None) if token.split('.').count() == 3 => {
             return invalid("[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]");
         }

@@ -13,7 +13,7 @@ use crate::registry::Resource;
 use crate::schema::Part;
 use crate::server::Inner;
 use crate::status::{ApiError, ApiResult, StatusCause, Subject};
-use crate::store::{Key, Object};
+use crate::store::{Key, Object, approximate_size};
 use crate::{admission, convert, meta, names, strategy};
 
 /// The largest object the store takes, as etcd's request limit.
@@ -162,6 +162,7 @@ impl<'a> Writer<'a> {
         self.conform(&mut object, ownership)?;
         meta::tidy(&mut object);
         self.validate(&object, None)?;
+        settle_numbers(&resource, &mut object);
         if ownership == Ownership::Track {
             self.track(None, &mut object)?;
         }
@@ -221,6 +222,7 @@ impl<'a> Writer<'a> {
             meta::set(&mut new, "generation", Some((generation + 1).into()));
         }
         self.validate(&new, Some(&old))?;
+        settle_numbers(&resource, &mut new);
         admission::review(self, "UPDATE", Some(&new), Some(&old))?;
         if meta::same_but_times(&old, &new) {
             return Ok(Written { body: Reply::Object(live.clone()), changed: false });
@@ -294,7 +296,6 @@ impl<'a> Writer<'a> {
     }
 
     fn check_size(object: &Value) -> ApiResult<()> {
-        // Counting is cheaper than encoding, and the encoding is made later only if somebody reads it.
         if approximate_size(object) > OBJECT_LIMIT {
             return Err(ApiError::internal("etcdserver: request is too large"));
         }
@@ -483,15 +484,26 @@ fn added_finalizers(resource: &Resource, old: &Value, new: &Value) -> Vec<Status
     if resource.is_custom() { vec![cause.clone(), cause] } else { vec![cause] }
 }
 
-fn approximate_size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 4,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(list) => list.iter().map(|v| approximate_size(v) + 1).sum::<usize>() + 2,
-        Value::Object(map) => {
-            let entries = map.iter().map(|(k, v)| k.len() + 4 + approximate_size(v));
-            entries.sum::<usize>() + 2
+/// Numbers as Go writes them: without a fraction that says nothing.
+fn settle_numbers(resource: &Resource, object: &mut Value) {
+    fn settle(value: &mut Value) {
+        match value {
+            Value::Number(number) if number.is_f64() => {
+                // Every integer below this is a float too.
+                const EXACT: f64 = 9_007_199_254_740_992.0;
+                let float = number.as_f64().unwrap_or_default();
+                if float.fract() == 0.0 && float.abs() < EXACT {
+                    #[allow(clippy::cast_possible_truncation)]
+                    let whole = float as i64;
+                    *value = whole.into();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(settle),
+            Value::Object(fields) => fields.values_mut().for_each(settle),
+            _ => {}
         }
+    }
+    if resource.is_custom() {
+        settle(object);
     }
 }

@@ -155,3 +155,14 @@ fn current_kubectl_creates_simple_objects() {
         assert_eq!(crate::recording::stable(&outcome.stdout), said, "{command}");
     }
 }
+
+#[test]
+fn current_kubectl_lists_what_somebody_may_do() {
+    let Some(stage) = stage("current_kubectl_lists_what_somebody_may_do") else { return };
+    let outcome = stage.run(&["auth", "can-i", "--list"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let shown = crate::recording::stable(&outcome.stdout);
+    assert!(shown.starts_with("Resources Non-Resource URLs Resource Names Verbs"), "{shown}");
+    // Without roles everybody may do everything.
+    assert!(shown.contains("*.* [] [] [*]") && shown.contains("[*] [] [*]"), "{shown}");
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cobalt_apiserver::{ApiServer, Identity, ResponseBody};
-use http::header::{ACCEPT, AUTHORIZATION, ETAG, IF_NONE_MATCH, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt, Collected, Full};
 use serde_json::Value;
@@ -207,7 +207,11 @@ impl Replay {
             }
             // Who has a document already is sent none.
             if let Some(body) = expected.body.as_ref().filter(|_| expected.status != 304) {
-                comparison.body(&unserved::strip(body), &text);
+                let yaml = answer.headers.get(CONTENT_TYPE).is_some_and(|media| media == "application/yaml");
+                match body {
+                    Value::String(body) if yaml => comparison.yaml(body, &text),
+                    body => comparison.body(&unserved::strip(body), &text),
+                }
             }
         }
         differences.append(&mut comparison.differences);
@@ -250,17 +254,16 @@ impl Replay {
         if let (Some(known), true) = (self.etags.get(&cached), headers.contains_key(IF_NONE_MATCH)) {
             headers.insert(IF_NONE_MATCH, known.clone());
         }
-        let mut service = self.server.service_as("rec", Identity::anonymous());
+        let service = self.server.service_as("rec", Identity::anonymous());
         let token = match recorded.user.as_deref() {
             None => "admin".to_owned(),
             Some("none") => String::new(),
-            Some("sa-agent") => self.bindings.fill("<jwt:1>").unwrap_or_default(),
-            Some("sa-agent-pod-node1") => self.bindings.fill("<jwt:2>").unwrap_or_default(),
+            // Whoever acts as a service account acts by the token this server issued to it.
+            Some("sa-agent") => self.bindings.fill("<jwt:1>").map_err(unbound)?,
+            Some("sa-agent-pod-node1") => self.bindings.fill("<jwt:2>").map_err(unbound)?,
             Some(name) => name.to_owned(),
         };
-        if token.is_empty() && recorded.user.as_deref().is_some_and(|user| user.starts_with("sa-agent")) {
-            service = self.server.service_as("rec", Identity::service_account("w1", "agent"));
-        } else if !token.is_empty() {
+        if !token.is_empty() {
             let value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|e| e.to_string())?;
             headers.insert(AUTHORIZATION, value);
         }

@@ -75,3 +75,25 @@ async fn selectors_choose_by_label_and_field() {
     assert_eq!(names(&gone), ["c1", "c3"]);
     assert_eq!(server.count("configmaps"), 2);
 }
+
+#[tokio::test]
+async fn a_list_across_namespaces_is_in_the_order_of_paths() {
+    let server = ApiServer::start();
+    for namespace in ["a", "a-b", "ab"] {
+        let body = json!({"metadata": {"name": namespace}});
+        assert_eq!(send(&server, "POST", "/api/v1/namespaces", Some((JSON, body))).await.0, 201);
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        assert_eq!(send(&server, "POST", &path, Some((JSON, json!({"metadata": {"name": "m"}})))).await.0, 201);
+    }
+    let namespaces = |list: &Value| -> Vec<String> {
+        let items = list["items"].as_array().unwrap();
+        items.iter().map(|item| item["metadata"]["namespace"].as_str().unwrap().to_owned()).collect()
+    };
+    let (_, list) = send(&server, "GET", "/api/v1/configmaps", None).await;
+    assert_eq!(namespaces(&list), ["a-b", "a", "ab"]);
+    // Pages go on where they ended.
+    let (_, first) = send(&server, "GET", "/api/v1/configmaps?limit=1", None).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let (_, second) = send(&server, "GET", &format!("/api/v1/configmaps?limit=5&continue={token}"), None).await;
+    assert_eq!(namespaces(&second), ["a", "ab"]);
+}

@@ -1,6 +1,8 @@
 //! The server as its clients see it, through `kube`.
 #![allow(clippy::unwrap_used)]
 
+mod answers;
+mod cluster;
 mod controlling;
 mod core;
 mod crud;
@@ -9,7 +11,9 @@ mod faulty;
 mod lists;
 mod ownership;
 mod rights;
+mod scaling;
 mod socket;
 mod stress;
 mod support;
+mod tokens;
 mod watching;

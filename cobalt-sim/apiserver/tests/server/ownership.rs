@@ -113,6 +113,24 @@ async fn an_owner_in_another_namespace_is_no_owner() {
 }
 
 #[tokio::test]
+async fn an_owner_that_cannot_be_looked_up_keeps_its_dependents() {
+    let server = ApiServer::start();
+    let uid = "00000000-0000-0000-0000-00000000dead";
+    // A gone owner of a kind nobody serves, and one in a namespace for an object that is in none.
+    let unknown = json!({"apiVersion": "x.test/v1", "kind": "Ghost", "name": "g", "uid": uid});
+    let narrow = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "g", "uid": uid});
+    let wide = json!({"apiVersion": "v1", "kind": "Namespace", "name": "g", "uid": uid});
+    for (name, owner) in [("unknown", unknown), ("narrow", narrow), ("wide", wide)] {
+        let node = json!({"metadata": {"name": name, "ownerReferences": [owner]}});
+        assert_eq!(send(&server, "POST", "/api/v1/nodes", Some((JSON, node))).await.0, 201);
+    }
+    server.settle().await;
+    for (name, expected) in [("unknown", 200), ("narrow", 200), ("wide", 404)] {
+        assert_eq!(send(&server, "GET", &format!("/api/v1/nodes/{name}"), None).await.0, expected, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn orphans_stay_without_their_owner() {
     let server = ApiServer::start();
     let owner = make(&server, "owner", &[], false).await;

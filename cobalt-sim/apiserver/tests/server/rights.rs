@@ -301,3 +301,35 @@ async fn a_name_drawn_twice_is_warned_of_once() {
     assert_ne!(name, another);
     assert_eq!(warnings, 1);
 }
+
+#[tokio::test]
+async fn a_rules_review_tells_everything_somebody_may_do() {
+    let server =
+        granting(json!([rule("", "pods", &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])).await;
+    let mut named = rule("", "configmaps", &["update"]);
+    named["resourceNames"] = json!(["m"]);
+    post(&server, &format!("{RBAC}/namespaces/default/roles"), json!({"metadata": {"name": "r"}, "rules": [named]}))
+        .await;
+    let mut bound = binding("b", "r", "bob");
+    bound["roleRef"]["kind"] = "Role".into();
+    post(&server, &format!("{RBAC}/namespaces/default/rolebindings"), bound).await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let rules = async |namespace: &str| {
+        let body = json!({"spec": {"namespace": namespace}});
+        let (code, answer) = bob(&server, "POST", path, Some((JSON, body))).await;
+        assert_eq!((code, &answer["status"]["incomplete"]), (201, &json!(false)));
+        answer["status"].clone()
+    };
+    let pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+    let maps = json!({"verbs": ["update"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["m"]});
+    let told = |status: &Value, rule: &Value| status["resourceRules"].as_array().unwrap().contains(rule);
+    let (here, elsewhere) = (rules("default").await, rules("kube-system").await);
+    assert!(told(&here, &pods) && told(&here, &maps), "{here}");
+    assert!(told(&elsewhere, &pods) && !told(&elsewhere, &maps), "{elsewhere}");
+    let urls = json!({"verbs": ["get"], "nonResourceURLs": ["/metrics"]});
+    assert!(here["nonResourceRules"].as_array().unwrap().contains(&urls), "{here}");
+    assert_eq!(bob(&server, "POST", path, Some((JSON, json!({"spec": {}})))).await.0, 400);
+    // Who may do everything is told so.
+    let (_, admin) = send(&server, "POST", path, Some((JSON, json!({"spec": {"namespace": "default"}})))).await;
+    assert_eq!(admin["status"]["resourceRules"][0]["verbs"], json!(["*"]));
+}

@@ -7,7 +7,7 @@ use cobalt_apiserver::faults::{Effect, Fault, Interruption, Matcher};
 use cobalt_apiserver::{ApiServer, Verb};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, VersionMatch, WatchEvent, WatchParams};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -115,6 +115,61 @@ async fn a_watcher_that_fell_behind_lists_again() {
     let follower = tokio::spawn(follow(api, watcher::Config::default(), 50));
     create(&writer, names(50).skip(1)).await;
     assert_eq!(soon("the watcher", follower).await.unwrap().len(), 50);
+}
+
+#[tokio::test]
+async fn the_past_is_bounded_by_bytes() {
+    let server = ApiServer::builder().log_bytes(20_000).start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server, "c"));
+    create(&api, names(1)).await;
+    let start = server.revision().to_string();
+    let grow = json!({"data": {"a": "x".repeat(9_000)}});
+    let patch = Patch::Merge(&grow);
+    let name = names(1).next().unwrap();
+    api.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+    let params = WatchParams::default();
+    assert!(matches!(
+        pin!(api.watch(&params, &start).await.unwrap()).try_next().await.unwrap(),
+        Some(WatchEvent::Modified(_))
+    ));
+    // Few events, but large ones.
+    for text in ["1", "2", "3"] {
+        let change = json!({"data": {"b": text}});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    }
+    assert!(matches!(
+        pin!(api.watch(&params, &start).await.unwrap()).try_next().await.unwrap(),
+        Some(WatchEvent::Error(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_watch_reads_a_long_past_as_it_was() {
+    let server = ApiServer::start();
+    let api: Api<ConfigMap> = Api::default_namespaced(client(&server, "c"));
+    create(&api, names(1)).await;
+    let start = server.revision();
+    let name = names(1).next().unwrap();
+    for round in 0..700 {
+        let label = if round % 2 == 0 { "even" } else { "odd" };
+        let change = json!({"metadata": {"labels": {"z": label}}, "data": {"round": round.to_string()}});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+    }
+    let mut events = pin!(api.watch(&WatchParams::default().labels("z=odd"), &start.to_string()).await.unwrap());
+    for round in 0..350 {
+        let event = soon("an event", events.try_next()).await.unwrap().unwrap();
+        let (map, expected) = match event {
+            WatchEvent::Added(map) => (map, round + 1),
+            WatchEvent::Deleted(map) => (map, round),
+            other => panic!("{other:?}"),
+        };
+        // In at the odd rounds, out at the even ones with what it was before.
+        assert_eq!(map.data.unwrap()["round"], expected.to_string());
+        assert_eq!(map.metadata.resource_version.unwrap(), (start + 2 + round).to_string());
+    }
+    // A past state is shown too.
+    let past = ListParams::default().at(&(start + 10).to_string()).matching(VersionMatch::Exact);
+    assert_eq!(api.list(&past).await.unwrap().items[0].data.as_ref().unwrap()["round"], "9");
 }
 
 #[tokio::test]

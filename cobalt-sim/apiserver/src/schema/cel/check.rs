@@ -92,7 +92,7 @@ const FUNCTIONS: &[&str] = &[
     "isURL",
 ];
 
-const NAMESPACES: [&str; 4] = ["lists", "math", "optional", "strings"];
+pub(super) const NAMESPACES: [&str; 4] = ["lists", "math", "optional", "strings"];
 const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint"];
 

@@ -4,8 +4,9 @@
 #![allow(clippy::needless_pass_by_value)]
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use cel::common::types::{DYN_TYPE, LIST_TYPE, STRING_TYPE};
 use cel::common::value::CowVal;
@@ -20,6 +21,8 @@ pub(super) fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_member_overload("max", "list.max()", LIST_TYPE, vec![], max)?;
     env.add_member_overload("indexOf", "list.indexOf(dyn)", LIST_TYPE, vec![DYN_TYPE], index_of)?;
     env.add_member_overload("lastIndexOf", "list.lastIndexOf(dyn)", LIST_TYPE, vec![DYN_TYPE], last_index_of)?;
+    env.add_overload("matches", "matches", vec![STRING_TYPE, STRING_TYPE], matches)?;
+    env.add_member_overload("matches", "matches_string", STRING_TYPE, vec![STRING_TYPE], matches)?;
     env.add_member_overload("find", "string.find(string)", STRING_TYPE, vec![STRING_TYPE], find)?;
     env.add_member_overload("findAll", "string.findAll(string)", STRING_TYPE, vec![STRING_TYPE], find_all)?;
     env.add_overload("isIP", "isIP(string)", vec![STRING_TYPE], is_ip)?;
@@ -125,11 +128,39 @@ fn last_index_of<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     answer(place(items.iter().rposition(|item| Some(item) == all.get(1))))
 }
 
+/// So many patterns are kept compiled.
+const PATTERNS: usize = 128;
+
+/// A compiled pattern. Rules apply the same one to item after item, and compiling takes longer than matching.
+fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
+    static KNOWN: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = lock().get(pattern) {
+        return Ok(known.clone());
+    }
+    let fresh = Regex::new(pattern)?;
+    let mut known = lock();
+    if known.len() >= PATTERNS {
+        known.clear();
+    }
+    known.insert(pattern.to_owned(), fresh.clone());
+    Ok(fresh)
+}
+
+fn matches<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [text, pattern] = &strings(&args)?[..] else {
+        return Err(ExecutionError::invalid_argument_count(2, args.len()));
+    };
+    let compiled = compiled(pattern)
+        .map_err(|why| ExecutionError::function_error("matches", format!("'{pattern}' not a valid regex:\n{why}")))?;
+    answer(Value::Bool(compiled.is_match(text)))
+}
+
 fn found(args: &[CowVal<'_, '_>]) -> Result<Vec<Value>, ExecutionError> {
     let [text, pattern] = &strings(args)?[..] else {
         return Err(ExecutionError::invalid_argument_count(2, args.len()));
     };
-    let pattern = Regex::new(pattern).map_err(|_| ExecutionError::function_error("find", "Illegal regex"))?;
+    let pattern = compiled(pattern).map_err(|_| ExecutionError::function_error("find", "Illegal regex"))?;
     Ok(pattern.find_iter(text).map(|found| Value::from(found.as_str())).collect())
 }
 

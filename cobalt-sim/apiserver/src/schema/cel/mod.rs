@@ -2,6 +2,7 @@
 
 mod check;
 pub(super) mod convert;
+pub(super) mod cost;
 mod functions;
 
 use std::sync::{Arc, LazyLock};
@@ -37,7 +38,23 @@ pub(super) struct Compiled {
     pub(super) uses_old: bool,
     /// How deep it nests: the interpreter recurses, with large frames.
     pub(super) depth: usize,
+    /// The most it can cost on values of its schema.
+    pub(super) cost: u64,
 }
+
+/// The most that one evaluation may cost.
+const CALL_LIMIT: u64 = 1_000_000;
+
+impl Compiled {
+    /// What an evaluation with these variables costs at most; `None` if that is too much to begin.
+    pub(super) fn affordable(&self, variables: &[(&str, &cel::Value)]) -> Option<u64> {
+        let known = variables.iter().map(|(name, value)| (*name, cost::Known::Values(vec![value]))).collect();
+        Some(cost::estimate(self.program.expression(), known)).filter(|cost| *cost <= CALL_LIMIT)
+    }
+}
+
+/// What cel-go says of an evaluation that costs too much.
+pub(super) const TOO_EXPENSIVE: &str = "operation cancelled: actual cost limit exceeded";
 
 /// The longest expression that is looked at.
 const MAX_LENGTH: usize = 16 * 1024;
@@ -55,14 +72,21 @@ pub(super) fn compile(source: &str, scope: &Scope<'_>) -> Result<Compiled, Strin
     }
     // The parser needs tens of kilobytes of stack for each level of nesting.
     on_deep_stack(|| {
-        let program = ENV.compile(source).map_err(|errors| errors.to_string())?;
+        let program = ENV.compile(source).map_err(|errors| report(&errors.to_string()))?;
         let findings = check::check(&program, source, scope)?;
         if findings.depth > MAX_DEPTH {
             return Err(format!("ERROR: <input>:1:1: expression recursion limit exceeded: {MAX_DEPTH}"));
         }
-        Ok(Compiled { program, uses_old: findings.uses_old, depth: findings.depth })
+        let known = ["self", "oldSelf"].map(|name| (name, cost::Known::Schema(scope.node)));
+        let cost = cost::estimate(program.expression(), known.into());
+        Ok(Compiled { program, uses_old: findings.uses_old, depth: findings.depth, cost })
     })
     .unwrap_or_else(|| Err("ERROR: <input>:1:1: the compiler could not be started".to_owned()))
+}
+
+/// A report of the parser as cel-go lays it out.
+fn report(errors: &str) -> String {
+    errors.replace("\n| ", "\n | ")
 }
 
 /// Runs `work` with a stack that suits expressions of this depth; `None` when there is no memory for it.
@@ -95,5 +119,7 @@ pub(super) fn describe(error: &ExecutionError) -> String {
     }
 }
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 mod tests;
