@@ -17,7 +17,10 @@ use crate::{Error, Result, ids::InstanceId};
 mod domain;
 mod event;
 
-pub use domain::{CellShare, DeviceStats, Domain, DomainState, DomainStats, NovaMetadata};
+pub use domain::{
+    BlockStats, CellShare, CpuStats, Domain, DomainState, DomainStats, MemoryStats, NetDirection, NetStats,
+    NovaMetadata, VcpuState, VcpuStats,
+};
 pub use event::{
     BackendEvent, DomainEvent, EventKind, IoErrorAction, Job, JobOperation, JobOutcome, Lifecycle, Progress,
     WatchdogAction,

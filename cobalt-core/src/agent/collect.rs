@@ -8,7 +8,10 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::report::{Report, Section};
+use super::{
+    node::Config,
+    report::{Report, Section},
+};
 use crate::{
     Error, Result,
     backend::{BackendEvent, Domain, HypervisorBackend},
@@ -26,8 +29,10 @@ pub(super) struct Dirty {
     pub(super) backend: bool,
     /// These domains.
     pub(super) domains: BTreeSet<InstanceId>,
-    /// The operating system and its units.
-    pub(super) host: bool,
+    /// The facts of the operating system.
+    pub(super) facts: bool,
+    /// Its units.
+    pub(super) units: bool,
     /// The connection is gone, and why.
     pub(super) disconnected: Option<String>,
 }
@@ -35,7 +40,7 @@ pub(super) struct Dirty {
 impl Dirty {
     /// Everything.
     pub(super) fn all() -> Self {
-        Self { backend: true, host: true, ..Self::default() }
+        Self { backend: true, facts: true, units: true, ..Self::default() }
     }
 
     /// Notes what an event of the hypervisor touches.
@@ -59,14 +64,17 @@ impl Dirty {
     /// Adds what somebody else wants asked.
     pub(super) fn add(&mut self, other: Dirty) {
         self.backend |= other.backend;
-        self.host |= other.host;
+        self.facts |= other.facts;
+        self.units |= other.units;
         self.domains.extend(other.domains);
     }
 
     /// Notes what an event of the host touches. A shutdown is somebody else's concern.
     pub(super) fn note_host(&mut self, event: &HostEvent) {
-        if matches!(event, HostEvent::UnitChanged(_) | HostEvent::Resync) {
-            self.host = true;
+        match event {
+            HostEvent::UnitChanged(_) => self.units = true,
+            HostEvent::Resync => (self.facts, self.units) = (true, true),
+            HostEvent::PrepareForShutdown(_) => {}
         }
     }
 }
@@ -82,13 +90,14 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(
-        backend: Arc<dyn HypervisorBackend>,
-        host: Arc<dyn HostSystem>,
-        units: Vec<String>,
-        limit: Duration,
-    ) -> Self {
-        let report = Report { driver: backend.driver(), ..Report::default() };
+    pub(super) fn new(backend: Arc<dyn HypervisorBackend>, host: Arc<dyn HostSystem>, config: &Config) -> Self {
+        let report = Report {
+            driver: backend.driver(),
+            libvirt_units: config.libvirt_units.clone(),
+            insecure: config.insecure.clone(),
+            ..Report::default()
+        };
+        let (units, limit) = (config.watched_units(), config.call_timeout);
         Self { backend, host, units, limit, domains: BTreeMap::new(), report }
     }
 
@@ -98,8 +107,11 @@ impl Collector {
 
     /// Asks what must be asked and updates the report.
     pub(super) async fn refresh(&mut self, dirty: Dirty) {
-        if dirty.host {
-            self.refresh_host().await;
+        if dirty.facts {
+            self.report.facts = bounded(self.limit, "read facts of the host", self.host.facts()).await.into();
+        }
+        if dirty.units {
+            self.refresh_units().await;
         }
         if let (Some(why), false) = (&dirty.disconnected, dirty.backend) {
             self.lose(why);
@@ -114,8 +126,7 @@ impl Collector {
         }
     }
 
-    async fn refresh_host(&mut self) {
-        self.report.facts = bounded(self.limit, "read facts of the host", self.host.facts()).await.into();
+    async fn refresh_units(&mut self) {
         self.report.units = if self.host.features().units && !self.units.is_empty() {
             bounded(self.limit, "read units of the host", self.host.units(&self.units)).await.into()
         } else {
@@ -125,8 +136,6 @@ impl Collector {
 
     async fn refresh_backend(&mut self) {
         let (backend, limit) = (self.backend.clone(), self.limit);
-        let features = backend.features();
-        self.report.driver = backend.driver();
         let versions = bounded(limit, "read versions", backend.versions()).await;
         let unreachable =
             matches!(versions, Err(Error::Unavailable { .. } | Error::Timeout { .. } | Error::Denied { .. }));
@@ -137,6 +146,9 @@ impl Collector {
         }
         self.report.disconnected = None;
         self.report.versions = versions;
+        // A driver may know itself, and what it can do, only once it is connected.
+        self.report.driver = backend.driver();
+        let features = backend.features();
         self.report.capabilities = bounded(limit, "read capabilities", backend.capabilities()).await.into();
         self.report.domain_capabilities = if features.domain_capabilities {
             bounded(limit, "read domain capabilities", backend.domain_capabilities()).await.into()
@@ -181,8 +193,8 @@ impl Collector {
             || report.capabilities.is_failed()
             || report.domain_capabilities.is_failed()
             || report.domains.is_failed();
-        let host = report.facts.is_failed() || report.units.is_failed();
-        (backend || host).then(|| Dirty { backend, host, ..Dirty::default() })
+        let (facts, units) = (report.facts.is_failed(), report.units.is_failed());
+        (backend || facts || units).then(|| Dirty { backend, facts, units, ..Dirty::default() })
     }
 
     fn publish_domains(&mut self) {

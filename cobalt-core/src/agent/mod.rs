@@ -5,14 +5,31 @@
 //! keeps its last value under a condition that says so.
 //!
 //! [`NodeAgent`] is the loop, [`status::decide`] what it publishes, [`program`] the arguments of a program around it.
+//! Everything else an agent does is a [`Part`].
 
+mod certificate;
 mod collect;
+pub mod exporter;
+mod heartbeat;
+pub mod incident;
+mod migration;
 mod node;
+mod once;
+mod part;
 pub mod program;
+mod reboot;
 mod report;
 pub mod status;
+mod update;
 
 pub use self::{
+    certificate::{CERTIFICATE_REQUESTED, CertificateArgs, Certificates},
+    heartbeat::{Heartbeat, HeartbeatArgs},
+    migration::{MigrationArgs, Migrations},
     node::{Config, FIELD_MANAGER, NodeAgent},
+    once::{Once, once},
+    part::{Board, Context, Contribution, Own, Part},
+    reboot::{BOOT_ID_ANNOTATION, EVACUATE_ON_REBOOT, REBOOT_REASON, RebootArgs, Reboots},
     report::{Report, Section},
+    update::{UpdateArgs, Updates},
 };

@@ -1,67 +1,62 @@
 //! The loop of the node agent.
 //!
 //! ```text
-//!   hypervisor events ──┐ touch domains, or everything after a (re)connection
+//!   hypervisor events ──┐ touch domains, or everything after a (re)connection; some are incidents
 //!   host events ────────┤ touch the operating system and its units
 //!   own Hypervisor ─────┼──▶ dirty ── coalesce ──▶ ask ──▶ decide ──▶ apply, if anything is new
+//!   board of the parts ─┤                                    │
+//!   incidents grown old ┤                                    │
 //!   safety resync ──────┤                                    │
 //!   failed apply ───────┘◀──────────── after a pause ────────┘
 //! ```
 //!
 //! One task, no locks: whatever arrives while the agent asks or writes waits in the bounded streams.
 
+mod counts;
+mod heard;
+mod publisher;
+
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use kube::{Api, Client, runtime::watcher};
 use tokio::{
-    sync::Notify,
+    sync::watch,
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 
+use self::{
+    counts::Counts,
+    heard::Heard,
+    publisher::{EARLIER_PROGRAMS, Publisher},
+};
 use super::{
     collect::{Collector, Dirty},
-    status::{self, Wanted},
+    incident,
+    part::{Board, Context, Own, Part},
 };
 use crate::{
-    api::{Hypervisor, conditions},
+    api::Hypervisor,
     backend::HypervisorBackend,
     host::HostSystem,
-    publish,
     runtime::{
         Categorized,
-        apply::{Applied, Applier, ApplyError, Target},
         clock::Clock,
-        events::{Event, Recorder},
+        events::Recorder,
         metrics::Metrics,
         queue::Backoff,
         shutdown::{Chain, Shutdown, StopError, TaskGroup},
         state::Status,
         takeover::{TakeOver, compact_managed_fields},
-        watch::{ObjectKey, Store, watched_store},
+        watch::{ObjectKey, watched_store},
     },
 };
 
 /// The field manager of the node agent.
 pub const FIELD_MANAGER: &str = "cobalt-node-agent";
 
-/// Field managers under which earlier agents wrote. An operator used the same, so only what an agent writes is taken.
-const EARLIER_PROGRAMS: [&str; 3] = ["manager", "kvm-node-agent", "unknown"];
-
-/// The fields of the status that are the agent's.
-const STATUS_FIELDS: [&str; 11] = [
-    "status.libVirtVersion",
-    "status.hypervisorVersion",
-    "status.operatingSystem",
-    "status.instances",
-    "status.capabilities",
-    "status.domainCapabilities",
-    "status.allocation",
-    "status.capacity",
-    "status.effectiveCapacity",
-    "status.cells",
-    "status.numInstances",
-];
+/// As many events as are taken at once after a pass; the rest waits in the bounded stream.
+const AT_ONCE: usize = 1024;
 
 /// How the agent behaves.
 #[derive(Clone, Debug)]
@@ -70,6 +65,13 @@ pub struct Config {
     pub node_name: String,
     /// Service units to report as conditions.
     pub units: Vec<String>,
+    /// Service units of libvirt, to report as conditions. They are alternatives: a host has one daemon for everything or
+    /// one per driver, and those it has not are not reported.
+    pub libvirt_units: Vec<String>,
+    /// Why what is said between agent and libvirt could be overheard or forged, if it could. It becomes a condition.
+    pub insecure: Option<String>,
+    /// How long what befalls VMs is shown, and how much of it.
+    pub incidents: incident::Limits,
     /// How long to gather events before asking and writing once.
     pub coalesce: Duration,
     /// How often to read everything again, in case an event was lost.
@@ -83,11 +85,21 @@ impl Config {
     pub fn new(node_name: impl Into<String>) -> Self {
         Self {
             node_name: node_name.into(),
-            units: ["libvirtd.service", "openvswitch-switch.service"].map(str::to_owned).into(),
+            units: vec!["openvswitch-switch.service".to_owned()],
+            libvirt_units: ["libvirtd.service", "virtqemud.service", "virtchd.service"].map(str::to_owned).into(),
+            insecure: None,
+            incidents: incident::Limits::default(),
             coalesce: Duration::from_millis(100),
             resync: Duration::from_secs(300),
             call_timeout: Duration::from_secs(30),
         }
+    }
+
+    /// All units, each once.
+    pub(super) fn watched_units(&self) -> Vec<String> {
+        let mut units = self.libvirt_units.clone();
+        units.extend(self.units.iter().filter(|unit| !self.libvirt_units.contains(unit)).cloned());
+        units
     }
 }
 
@@ -117,6 +129,7 @@ pub struct NodeAgent {
     metrics: Arc<Metrics>,
     status: Status,
     recorder: Recorder,
+    parts: Vec<Box<dyn Part>>,
 }
 
 impl fmt::Debug for NodeAgent {
@@ -138,7 +151,20 @@ impl NodeAgent {
             clock,
             metrics: Arc::new(Metrics::new()),
             recorder: Recorder::silent(),
+            parts: Vec::new(),
         }
+    }
+
+    /// Gives the agent one more duty.
+    pub fn part(mut self, part: impl Part) -> Self {
+        self.parts.push(Box::new(part));
+        self
+    }
+
+    /// Gives it these; an `Option` is a list of none or one.
+    pub fn parts(mut self, parts: impl IntoIterator<Item = impl Part>) -> Self {
+        self.parts.extend(parts.into_iter().map(|part| Box::new(part) as Box<dyn Part>));
+        self
     }
 
     /// Tells the time by this clock.
@@ -169,10 +195,9 @@ impl NodeAgent {
     ///
     /// A Hypervisor that does not exist (yet, or any more) is waited for; nothing is created here.
     /// An error means that a part of it died.
-    pub async fn run(self, stop: Shutdown) -> Result<(), StopError> {
+    pub async fn run(mut self, stop: Shutdown) -> Result<(), StopError> {
         let stop = stop.child();
-        let touched = Arc::new(Notify::new());
-        let notify = touched.clone();
+        let (touch, changes) = watch::channel(0_u64);
         let (hypervisors, watch) = watched_store::<Hypervisor>(
             "Hypervisor",
             Api::all(self.client.clone()),
@@ -183,35 +208,37 @@ impl NodeAgent {
         .modify(|hypervisor| {
             compact_managed_fields(hypervisor, FIELD_MANAGER, Some(&TakeOver::from(EARLIER_PROGRAMS)));
         })
-        .on_touch(move |_| notify.notify_one())
+        .on_touch(move |_| touch.send_modify(|changes| *changes += 1))
         .build(&self.status);
-        let watches = TaskGroup::new("agent watches", stop.clone());
-        watches.spawn("watch own hypervisor", watch.run(stop.clone()));
+        let tasks = TaskGroup::new("agent", stop.clone());
+        tasks.spawn("watch own hypervisor", watch.run(tasks.stopping()));
 
-        let publisher = Publisher {
-            api: Api::all(self.client.clone()),
-            applier: Applier::new(FIELD_MANAGER, self.metrics.clone())
-                .taking_over(TakeOver::from(EARLIER_PROGRAMS).only(STATUS_FIELDS)),
-            key: ObjectKey::cluster(&self.config.node_name),
-            hypervisors,
+        let key = ObjectKey::cluster(&self.config.node_name);
+        let context = Context {
+            client: self.client.clone(),
+            node_name: self.config.node_name.clone(),
+            own: Own::new(key.clone(), hypervisors.clone(), changes),
+            backend: self.backend.clone(),
+            host: self.host.clone(),
             clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
             recorder: self.recorder.clone(),
-            written: None,
-            units: self.config.units.clone(),
-            said: "",
+            board: Board::default(),
+            call_timeout: self.config.call_timeout,
         };
-        self.follow(publisher, &touched, &stop).await;
-        // A watch that died asks this part to end, and is the reason for it.
-        watches.stop(Instant::now() + Duration::from_secs(5)).await
+        for part in std::mem::take(&mut self.parts) {
+            tasks.spawn(part.name(), part.run(context.clone(), tasks.stopping()));
+        }
+        let publisher = Publisher::new(&context, key, hypervisors, self.config.watched_units());
+        self.follow(publisher, context, &stop).await;
+        // A part that died asks this agent to end, and is the reason for it.
+        tasks.stop(Instant::now() + Duration::from_secs(5)).await
     }
 
-    async fn follow(&self, mut publisher: Publisher, touched: &Notify, stop: &Shutdown) {
-        let mut collector = Collector::new(
-            self.backend.clone(),
-            self.host.clone(),
-            self.config.units.clone(),
-            self.config.call_timeout,
-        );
+    async fn follow(&self, mut publisher: Publisher, context: Context, stop: &Shutdown) {
+        let Context { mut own, board, .. } = context;
+        let mut collector = Collector::new(self.backend.clone(), self.host.clone(), &self.config);
+        let mut heard = Heard::new(self.config.incidents, Counts::new(&self.metrics));
         let backoff = Backoff { first: Duration::from_secs(1), limit: Duration::from_secs(60) };
         let mut failures = 0_u32;
         // Subscribed before the first question, so that nothing falls between the two.
@@ -219,7 +246,6 @@ impl NodeAgent {
         let mut host_events = self.host.events();
         let mut resync = interval_at(Instant::now() + self.config.resync, self.config.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut dirty = Dirty::all();
         let mut due = Some(Instant::now());
         // After a failed write nothing is written before this, however much happens.
         let mut not_before = Instant::now();
@@ -231,11 +257,12 @@ impl NodeAgent {
                 let soon = Instant::now() + self.config.coalesce;
                 Some(due.map_or(soon, |due| due.min(soon)).max(not_before))
             };
+            let (old, ready) = (heard.next(), due);
             tokio::select! {
                 () = stop.triggered() => return,
                 event = events.next(), if !backend_ended => {
                     if let Some(event) = event {
-                        dirty.note(event);
+                        heard.backend(event, Instant::now());
                         due = soon(due);
                     } else {
                         backend_ended = true;
@@ -243,94 +270,47 @@ impl NodeAgent {
                     }
                 }
                 event = host_events.next(), if !host_ended => match event {
-                    Some(event) => { dirty.note_host(&event); due = soon(due); }
+                    Some(event) => { heard.dirty.note_host(&event); due = soon(due); }
                     None => host_ended = true,
                 },
-                () = touched.notified() => due = soon(due),
-                _ = resync.tick() => { dirty.add(Dirty::all()); due = soon(due); }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                () = own.changed() => due = soon(due),
+                () = board.changed() => due = soon(due),
+                _ = resync.tick() => { heard.dirty.add(Dirty::all()); due = soon(due); }
+                () = sleep_until(old.unwrap_or_else(Instant::now)), if old.is_some() => {
+                    heard.grow_old(Instant::now());
+                    due = soon(due);
+                }
+                () = sleep_until(ready.unwrap_or_else(Instant::now)), if ready.is_some() => {
+                    let began = Instant::now();
                     // A question may take long on a sick host; it only reads, so a shutdown need not wait for it.
                     tokio::select! {
                         () = stop.triggered() => return,
-                        () = collector.refresh(std::mem::take(&mut dirty)) => {}
+                        () = collector.refresh(std::mem::take(&mut heard.dirty)) => {}
                     }
-                    let published = publisher.publish(collector.report()).await;
+                    heard.collected(collector.report(), Instant::now());
+                    let published = publisher.publish(collector.report(), &mut heard).await;
                     let missing = collector.missing();
                     failures = if published.is_err() || missing.is_some() { failures + 1 } else { 0 };
                     let retry = Instant::now() + backoff.after(failures);
                     due = (failures > 0).then_some(retry);
-                    dirty.add(missing.unwrap_or_default());
+                    if let Ok(written) = &published && missing.is_none() {
+                        heard.published(*written, Instant::now());
+                    }
+                    heard.dirty.add(missing.unwrap_or_default());
                     if let Err(error) = &published {
                         not_before = retry;
                         let retry_in = backoff.after(failures);
                         tracing::warn!(category = error.category(), ?retry_in, error = %Chain(error), "publish failed");
                     }
+                    // What came meanwhile may have waited since we began.
+                    for _ in 0..AT_ONCE {
+                        let Some(Some(event)) = events.next().now_or_never().filter(|_| !backend_ended) else { break };
+                        heard.backend(event, began);
+                        let soon = Instant::now().max(began + self.config.coalesce).max(not_before);
+                        due = Some(due.map_or(soon, |due| due.min(soon)).max(not_before));
+                    }
                 }
             }
         }
-    }
-}
-
-struct Publisher {
-    api: Api<Hypervisor>,
-    applier: Applier,
-    key: ObjectKey,
-    hypervisors: Store<Hypervisor>,
-    clock: Clock,
-    recorder: Recorder,
-    /// What the server answered last: until the cache has caught up, this is newer.
-    written: Option<Arc<Hypervisor>>,
-    /// The units that are reported.
-    units: Vec<String>,
-    /// What was last said about our state.
-    said: &'static str,
-}
-
-impl Publisher {
-    /// Logs a change of state, once.
-    fn say(&mut self, state: &'static str) {
-        if std::mem::replace(&mut self.said, state) != state {
-            tracing::info!(hypervisor = %self.key, "{state}");
-        }
-    }
-
-    async fn publish(&mut self, report: &super::Report) -> Result<(), ApplyError> {
-        let Some(cached) = self.hypervisors.get(&self.key) else {
-            self.written = None;
-            if self.hypervisors.is_synced() {
-                self.say("waiting for the Hypervisor to be created");
-            }
-            return Ok(()); // the watch wakes us when it is there
-        };
-        let Some(observed) = publish::newer(Some(cached), self.written.take()) else { return Ok(()) };
-        let Wanted { status, conditions: wanted } = status::decide(report, &observed.spec, observed.conditions());
-        let mut list = observed.conditions().to_vec();
-        let types: Vec<String> = wanted.iter().map(|condition| condition.type_.clone()).collect();
-        for condition in wanted {
-            conditions::set_condition(&mut list, condition, self.clock.now());
-        }
-        let decided = list.iter().filter(|condition| types.contains(&condition.type_));
-        let owned = self.applier.owned(observed.as_ref(), Target::Status);
-        let body = publish::status_body(Some(&observed), &owned, &status, decided.clone(), |type_| {
-            // A unit that is not reported any more.
-            type_.ends_with(".service") && !self.units.iter().any(|unit| unit == type_)
-        });
-        if let Applied::Written(object) =
-            self.applier.status_unconditionally(&self.api, observed.as_ref(), &body).await?
-        {
-            for condition in decided {
-                let old = observed.condition(&condition.type_);
-                if old.is_some_and(|old| old.status != condition.status) {
-                    let note = publish::sentence(condition);
-                    let event = if condition.is_true() { Event::normal } else { Event::warning::<Hypervisor> };
-                    self.recorder.publish(event(observed.as_ref(), "Observe", &condition.reason, note));
-                }
-            }
-            self.say("publishing");
-            self.written = Some(Arc::new(*object));
-        } else {
-            self.written = Some(observed);
-        }
-        Ok(())
     }
 }

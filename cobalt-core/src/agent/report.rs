@@ -68,4 +68,8 @@ pub struct Report {
     pub facts: Section<OsFacts>,
     /// The service units the agent was told to watch.
     pub units: Section<Vec<Unit>>,
+    /// Which of the units are libvirt's. They are alternatives: a host has one daemon for everything, or one per driver.
+    pub libvirt_units: Vec<String>,
+    /// Why what is said between agent and libvirt could be overheard or forged, if it could.
+    pub insecure: Option<String>,
 }

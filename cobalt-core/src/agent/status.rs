@@ -28,6 +28,9 @@ pub mod section_conditions {
     pub const UNITS: &str = "UnitsCurrent";
 }
 
+/// The condition: nobody can listen in between agent and libvirt, or speak for either. There once it was not so.
+pub const TRANSPORT_SECURE: &str = "LibVirtTransportSecure";
+
 /// What is to be published: fields that are known, and conditions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
@@ -47,8 +50,9 @@ pub fn decide(report: &Report, spec: &HypervisorSpec, published: &[Condition]) -
     if let Some(facts) = report.facts.known() {
         status.operating_system = Some(operating_system(facts));
     }
-    let mut conditions: Vec<Condition> = report.units.known().into_iter().flatten().map(unit_condition).collect();
+    let mut conditions: Vec<Condition> = shown_units(report).map(unit_condition).collect();
     conditions.push(connection(report));
+    conditions.extend(transport(report, published));
     conditions.extend(section_states(report, published));
     Wanted { status, conditions }
 }
@@ -189,26 +193,72 @@ fn unit_condition(unit: &Unit) -> Condition {
     Condition::new(&unit.name, status, reason, message)
 }
 
+/// The units worth a condition. Of libvirt's, which are alternatives, the one not chosen says nothing about the host:
+/// neither one that is not installed, nor one that rests while another runs.
+fn shown_units(report: &Report) -> impl Iterator<Item = &Unit> {
+    let others_run = libvirt_units(report).any(|unit| !is_down(unit));
+    report.units.known().into_iter().flatten().filter(move |unit| {
+        !report.libvirt_units.contains(&unit.name)
+            || is_installed(unit) && !(others_run && unit.active == ActiveState::Inactive)
+    })
+}
+
+fn libvirt_units(report: &Report) -> impl Iterator<Item = &Unit> {
+    let units = report.units.known().into_iter().flatten();
+    units.filter(|unit| is_installed(unit) && report.libvirt_units.contains(&unit.name))
+}
+
+fn is_installed(unit: &Unit) -> bool {
+    !matches!(unit.load_state.as_str(), "not-found" | "masked")
+}
+
+fn is_down(unit: &Unit) -> bool {
+    matches!(unit.active, ActiveState::Inactive | ActiveState::Failed)
+}
+
 fn connection(report: &Report) -> Condition {
-    let (status, reason, message) = match &report.disconnected {
-        None => (ConditionStatus::True, reasons::CONNECTED, String::new()),
-        Some(why) if libvirt_unit_is_down(report) => (
-            ConditionStatus::False,
-            reasons::LIBVIRT_SERVICE_NOT_RUNNING,
-            format!("libvirtd service is not running: {why}"),
-        ),
-        Some(why) => (ConditionStatus::False, reasons::CONNECT_FAILED, why.clone()),
+    let (status, reason, message) = match (&report.disconnected, &report.domains) {
+        (None, Section::Failed(why)) => (ConditionStatus::False, reasons::PROCESS_FAILED, why.clone()),
+        (None, _) => (ConditionStatus::True, reasons::CONNECTED, String::new()),
+        (Some(why), _) => match libvirt_unit_that_is_down(report) {
+            Some(unit) => {
+                let service = unit.name.trim_end_matches(".service");
+                let message = format!("{service} service is not running: {why}");
+                (ConditionStatus::False, reasons::LIBVIRT_SERVICE_NOT_RUNNING, message)
+            }
+            None => (ConditionStatus::False, reasons::CONNECT_FAILED, why.clone()),
+        },
     };
     Condition::new(condition_types::LIBVIRT_CONNECTION, status, reason, message)
 }
 
-/// Loaded and not running. A unit that does not exist says nothing: libvirt may run in a container.
-fn libvirt_unit_is_down(report: &Report) -> bool {
-    report.units.known().into_iter().flatten().any(|unit| {
-        unit.name == condition_types::LIBVIRTD_SERVICE
-            && unit.load_state == "loaded"
-            && matches!(unit.active, ActiveState::Inactive | ActiveState::Failed)
-    })
+/// The unit to blame: installed, not running, and no other in its place. One that does not exist says nothing: libvirt
+/// may run in a container. One that a socket starts is down only as long as nobody asks, and we did ask.
+fn libvirt_unit_that_is_down(report: &Report) -> Option<&Unit> {
+    let mut units = libvirt_units(report);
+    let first = units.next()?;
+    (is_down(first) && units.all(is_down)).then_some(first)
+}
+
+/// Said when it is not so, taken back when it is so again.
+fn transport(report: &Report, published: &[Condition]) -> Option<Condition> {
+    match &report.insecure {
+        Some(why) => Some(Condition::new(TRANSPORT_SECURE, ConditionStatus::False, "PlainTcp", why)),
+        None => api::conditions::find(published, TRANSPORT_SECURE)
+            .map(|_| Condition::new(TRANSPORT_SECURE, ConditionStatus::True, "Secure", String::new())),
+    }
+}
+
+/// Whether a published condition is that of a unit which is reported no more. While the units cannot be read, those the
+/// agent watches keep their last condition.
+pub(super) fn is_former_unit(report: &Report, watched: &[String], type_: &str) -> bool {
+    if !type_.ends_with(".service") {
+        return false;
+    }
+    match &report.units {
+        Section::Known(_) | Section::NotOffered => !shown_units(report).any(|unit| unit.name == type_),
+        Section::NotYet | Section::Failed(_) => !watched.iter().any(|unit| unit == type_),
+    }
 }
 
 /// A section that fails gets a condition that says so; one that is fine again gets it turned; one that never failed

@@ -22,6 +22,9 @@ pub const TEST_AGGREGATE: &str = "tenant_filter_tests";
 /// Node taint (`NoExecute`): the host is empty and its agents must go.
 pub const OFFBOARDING_TAINT: &str = "kvm.cloud.sap/offboarding";
 
+/// Annotation of a host's Lease: whether its agent is connected to libvirt (`connected`, `disconnected: why`).
+pub const LIBVIRT_ANNOTATION: &str = "kvm.cloud.sap/libvirt";
+
 /// Label of the Deployment, the PodDisruptionBudget and the Pods that hold a Node back from Gardener.
 pub const MAINTENANCE_CONTROLLER: &str = "cobaltcore-maintenance-controller";
 

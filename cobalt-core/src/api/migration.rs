@@ -61,6 +61,18 @@ pub struct MigrationStatus {
     /// When it began.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
+    /// When the destination began to receive, by its own account.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub receiving_since: Option<Time>,
+    /// When the instance ran on the destination, by its own account.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub arrived: Option<Time>,
+    /// When it was over, whatever came of it.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Time>,
+    /// The same figures as numbers, for programs.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub progress: Option<MigrationProgress>,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub err_msg: Option<String>,
@@ -136,3 +148,66 @@ pub struct MigrationStatus {
 }
 
 tolerant::section_at!("status", MigrationStatus);
+
+/// The figures of a migration as numbers: bytes, bytes per second, milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct MigrationProgress {
+    /// How long it has taken.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub elapsed_ms: Option<i64>,
+    /// How long it will take.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub remaining_ms: Option<i64>,
+    /// How long the preparation took.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub setup_ms: Option<i64>,
+    /// How long the instance stood still.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub downtime_ms: Option<i64>,
+    /// Everything there is to copy.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub data_total_bytes: Option<i64>,
+    /// How much of it is done.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub data_processed_bytes: Option<i64>,
+    /// How much of it is left.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub data_remaining_bytes: Option<i64>,
+    /// The memory to copy.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_total_bytes: Option<i64>,
+    /// How much of it is done.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_processed_bytes: Option<i64>,
+    /// How much of it is left.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_remaining_bytes: Option<i64>,
+    /// How fast memory is copied.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_bytes_per_second: Option<i64>,
+    /// How fast the instance changes memory, in pages.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_dirty_pages_per_second: Option<i64>,
+    /// The size of a page.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub mem_page_bytes: Option<i64>,
+    /// The disk data to copy.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub disk_total_bytes: Option<i64>,
+    /// How much of it is done.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub disk_processed_bytes: Option<i64>,
+    /// How much of it is left.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub disk_remaining_bytes: Option<i64>,
+    /// How fast disk data is copied.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub disk_bytes_per_second: Option<i64>,
+    /// How much the instance is slowed down so that the copy catches up.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub throttle_percent: Option<i32>,
+}
+
+tolerant::objects!(MigrationProgress);

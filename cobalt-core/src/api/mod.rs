@@ -73,7 +73,7 @@ pub use hypervisor::{
     Aggregate, AggregateGroup, Capabilities, Cell, DomainCapabilities, Group, Hypervisor, HypervisorSpec,
     HypervisorStatus, Instance, Maintenance, OperatingSystem, ResourceList, TraitGroup, UpdateStatus, resources,
 };
-pub use migration::{Migration, MigrationSpec, MigrationStatus};
+pub use migration::{Migration, MigrationProgress, MigrationSpec, MigrationStatus};
 pub use ovsnode::{
     Bond, Bridge, FlowStats, Interfaces, Issue, NodeRef, OVSNode, OVSNodeSpec, OVSNodeStatus, OvnController,
     PhysicalInterface, SwitchMetrics, TableFlows,

@@ -78,38 +78,158 @@ pub struct NovaMetadata {
     pub user_id: Option<String>,
 }
 
-/// Counters of one running domain, all monotonic unless they say otherwise.
+/// Counters of one running domain. They only grow unless they say otherwise, and what the driver does not tell is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainStats {
     /// The domain.
     pub id: InstanceId,
+    /// Its name on this host.
+    pub name: String,
     /// Whether it runs.
     pub state: DomainState,
-    /// CPU time used by the whole domain, in nanoseconds.
-    pub cpu_time_ns: Option<u64>,
-    /// Memory the guest has now, in bytes; not monotonic.
-    pub balloon_bytes: Option<u64>,
-    /// CPU time per vCPU, in nanoseconds.
-    pub vcpu_time_ns: BTreeMap<u32, u64>,
+    /// CPU time used by the whole domain.
+    pub cpu: CpuStats,
+    /// Its memory.
+    pub memory: MemoryStats,
+    /// How many vCPUs it may have at most.
+    pub vcpus_maximum: Option<u32>,
+    /// Per vCPU, by its number.
+    pub vcpus: BTreeMap<u32, VcpuStats>,
     /// Per disk, by its target name (`vda`).
-    pub block: BTreeMap<String, DeviceStats>,
+    pub blocks: BTreeMap<String, BlockStats>,
     /// Per network interface, by its host name (`tap1234`).
-    pub net: BTreeMap<String, DeviceStats>,
+    pub nets: BTreeMap<String, NetStats>,
 }
 
-/// Counters of a disk or a network interface.
+impl DomainStats {
+    /// A domain of which nothing is counted yet.
+    pub fn new(id: InstanceId, name: impl Into<String>, state: DomainState) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            state,
+            cpu: CpuStats::default(),
+            memory: MemoryStats::default(),
+            vcpus_maximum: None,
+            vcpus: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            nets: BTreeMap::new(),
+        }
+    }
+}
+
+/// CPU time of a whole domain, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DeviceStats {
-    /// Bytes read or received.
-    pub read_bytes: u64,
-    /// Bytes written or sent.
-    pub written_bytes: u64,
-    /// Requests or packets in.
-    pub reads: u64,
-    /// Requests or packets out.
-    pub writes: u64,
-    /// Errors, both ways.
-    pub errors: u64,
-    /// Drops, both ways; disks have none.
-    pub drops: u64,
+pub struct CpuStats {
+    /// Everything: the guest and what runs on its behalf.
+    pub time_ns: Option<u64>,
+    /// In user space.
+    pub user_ns: Option<u64>,
+    /// In the kernel.
+    pub system_ns: Option<u64>,
+}
+
+/// Memory of a domain, in bytes; none of the sizes is a counter, the swap and fault figures are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// What it may have at most.
+    pub maximum_bytes: Option<u64>,
+    /// What the balloon leaves it now.
+    pub current_bytes: Option<u64>,
+    /// What its process occupies on the host.
+    pub resident_bytes: Option<u64>,
+    /// What the guest sees, by its own account.
+    pub available_bytes: Option<u64>,
+    /// What the guest leaves unused, by its own account.
+    pub unused_bytes: Option<u64>,
+    /// What the guest could use without swapping, by its own account.
+    pub usable_bytes: Option<u64>,
+    /// Read from the guest's swap.
+    pub swapped_in_bytes: Option<u64>,
+    /// Written to the guest's swap.
+    pub swapped_out_bytes: Option<u64>,
+    /// Page faults that needed a disk.
+    pub major_faults: Option<u64>,
+    /// Page faults that did not.
+    pub minor_faults: Option<u64>,
+}
+
+/// One virtual CPU, times in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VcpuStats {
+    /// Whether it runs; not a counter.
+    pub state: Option<VcpuState>,
+    /// Time it ran.
+    pub time_ns: Option<u64>,
+    /// Time it waited for I/O.
+    pub wait_ns: Option<u64>,
+    /// Time it could have run and was not let: what the guest sees as stolen.
+    pub delay_ns: Option<u64>,
+    /// Whether the guest has halted it; not a counter.
+    pub halted: Option<bool>,
+}
+
+/// Whether a virtual CPU runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VcpuState {
+    /// Switched off.
+    Offline,
+    /// Runs, or could.
+    Running,
+    /// Waits for a resource.
+    Blocked,
+}
+
+/// Counters of one disk; times in nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BlockStats {
+    /// Where its data lies on the host, if that is a path.
+    pub source: Option<String>,
+    /// Requests to read.
+    pub reads: Option<u64>,
+    /// Bytes read.
+    pub read_bytes: Option<u64>,
+    /// Time spent reading.
+    pub read_ns: Option<u64>,
+    /// Requests to write.
+    pub writes: Option<u64>,
+    /// Bytes written.
+    pub written_bytes: Option<u64>,
+    /// Time spent writing.
+    pub write_ns: Option<u64>,
+    /// Requests to flush.
+    pub flushes: Option<u64>,
+    /// Time spent flushing.
+    pub flush_ns: Option<u64>,
+    /// Requests that failed.
+    pub errors: Option<u64>,
+    /// Highest offset written; not a counter.
+    pub allocation_bytes: Option<u64>,
+    /// Its size as the guest sees it; not a counter.
+    pub capacity_bytes: Option<u64>,
+    /// What it occupies on the host; not a counter.
+    pub physical_bytes: Option<u64>,
+}
+
+/// Counters of one network interface, as the host sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NetStats {
+    /// Received.
+    pub rx: NetDirection,
+    /// Sent.
+    pub tx: NetDirection,
+}
+
+/// One direction of a network interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NetDirection {
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Errors.
+    pub errors: Option<u64>,
+    /// Drops.
+    pub drops: Option<u64>,
 }

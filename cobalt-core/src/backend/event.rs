@@ -30,6 +30,38 @@ pub enum EventKind {
     DeviceRemoved,
 }
 
+impl EventKind {
+    /// Every kind there is.
+    pub const ALL: [Self; 10] = [
+        Self::Lifecycle,
+        Self::Reboot,
+        Self::Watchdog,
+        Self::IoError,
+        Self::JobCompleted,
+        Self::MigrationIteration,
+        Self::ControlError,
+        Self::AgentLifecycle,
+        Self::MemoryFailure,
+        Self::DeviceRemoved,
+    ];
+
+    /// A short word for it, as in metrics and in libvirt's own tools.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lifecycle => "lifecycle",
+            Self::Reboot => "reboot",
+            Self::Watchdog => "watchdog",
+            Self::IoError => "io-error",
+            Self::JobCompleted => "job-completed",
+            Self::MigrationIteration => "migration-iteration",
+            Self::ControlError => "control-error",
+            Self::AgentLifecycle => "agent-lifecycle",
+            Self::MemoryFailure => "memory-failure",
+            Self::DeviceRemoved => "device-removed",
+        }
+    }
+}
+
 /// What an event stream carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -217,6 +249,13 @@ pub enum JobOutcome {
     Failed,
     /// Somebody stopped it.
     Cancelled,
+}
+
+impl JobOutcome {
+    /// Whether the job is under way. Real migrations run as [`JobOutcome::RunningUnbounded`]: QEMU does not know its end.
+    pub fn is_running(self) -> bool {
+        matches!(self, JobOutcome::Running | JobOutcome::RunningUnbounded)
+    }
 }
 
 /// A job on a domain with its figures. What the driver does not tell is `None`.

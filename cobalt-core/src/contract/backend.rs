@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{Provoked, Report, Stop, Suite, ascending, backend_events, ensure, eventually, rejects, same, soon};
 use crate::{
-    backend::{DomainState, EventKind, HypervisorBackend, JobOutcome, MigrateRequest, PowerAction},
+    backend::{DomainState, EventKind, HypervisorBackend, MigrateRequest, PowerAction},
     ids::InstanceId,
 };
 
@@ -222,7 +222,7 @@ async fn stats(fixture: &mut dyn BackendFixture) -> Provoked<()> {
     let second = backend.stats().await?;
     for before in &first {
         let Some(after) = second.iter().find(|stats| stats.id == before.id) else { continue };
-        ensure(after.cpu_time_ns >= before.cpu_time_ns, || format!("the CPU time of {} went back", before.id))?;
+        ensure(after.cpu.time_ns >= before.cpu.time_ns, || format!("the CPU time of {} went back", before.id))?;
     }
     fixture.remove_domain(&id).await?;
     let gone = backend.stats().await?;
@@ -234,7 +234,7 @@ async fn jobs(fixture: &mut dyn BackendFixture) -> Provoked<()> {
     let backend = fixture.backend();
     let nobody = InstanceId::from(NOBODY);
     if let Some(job) = backend.job(&id).await? {
-        ensure(job.outcome != JobOutcome::Running, || format!("a fresh domain has a running job: {job:?}"))?;
+        ensure(!job.outcome.is_running(), || format!("a fresh domain has a running job: {job:?}"))?;
     }
     rejects("abort_job without a job", "conflict", backend.abort_job(&id).await)?;
     rejects("job of nobody", "not_found", backend.job(&nobody).await)?;
@@ -300,7 +300,7 @@ async fn migrate_abort(fixture: &mut dyn BackendFixture) -> Provoked<()> {
     let migration = backend.migrate(id, &wanted);
     let abort = async {
         eventually("a running job", || async {
-            Ok(backend.job(id).await?.is_some_and(|job| job.outcome == JobOutcome::Running))
+            Ok(backend.job(id).await?.is_some_and(|job| job.outcome.is_running()))
         })
         .await?;
         Ok::<_, Stop>(backend.abort_job(id).await?)

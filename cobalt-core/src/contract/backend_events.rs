@@ -8,19 +8,6 @@ use crate::{
     ids::InstanceId,
 };
 
-/// The kinds that a driver may send besides lifecycle.
-const OTHERS: [EventKind; 9] = [
-    EventKind::Reboot,
-    EventKind::Watchdog,
-    EventKind::IoError,
-    EventKind::JobCompleted,
-    EventKind::MigrationIteration,
-    EventKind::ControlError,
-    EventKind::AgentLifecycle,
-    EventKind::MemoryFailure,
-    EventKind::DeviceRemoved,
-];
-
 pub(super) async fn run(suite: &mut Suite, fixture: &mut dyn BackendFixture) {
     let announced = fixture.backend().features().events;
     suite.check("events-connected", "a stream on a live connection begins with Connected", connected(fixture)).await;
@@ -29,7 +16,7 @@ pub(super) async fn run(suite: &mut Suite, fixture: &mut dyn BackendFixture) {
         suite.check("events-stop", "a stop is told, and the inventory then agrees", stop(fixture)).await;
         suite.check("events-everybody", "every stream gets every event", everybody(fixture)).await;
     }
-    for kind in OTHERS {
+    for kind in EventKind::ALL.into_iter().filter(|kind| *kind != EventKind::Lifecycle) {
         let name = format!("{kind:?}").to_lowercase();
         if announced.contains(&kind) {
             let law = format!("an announced {kind:?} event comes");

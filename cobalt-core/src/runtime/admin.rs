@@ -58,7 +58,7 @@ pub fn router(metrics: Arc<Metrics>, status: Status) -> Router {
     Router::new()
         .route("/healthz", get(|State(parts): State<Parts>| async move { probe(&parts.status.not_live()) }))
         .route("/readyz", get(|State(parts): State<Parts>| async move { probe(&parts.status.not_ready()) }))
-        .route("/metrics", get(|State(parts): State<Parts>| async move { encode(&parts.metrics) }))
+        .route("/metrics", get(|State(parts): State<Parts>| async move { encode(&parts.metrics).await }))
         .route("/debug/state", get(debug_state))
         .with_state(Parts { metrics, status })
 }
@@ -80,8 +80,8 @@ fn probe(failing: &[(String, String)]) -> (StatusCode, String) {
     (StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
-fn encode(metrics: &Metrics) -> impl IntoResponse + use<> {
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.encode())
+async fn encode(metrics: &Metrics) -> impl IntoResponse + use<> {
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.scrape().await)
 }
 
 async fn debug_state(State(parts): State<Parts>, headers: HeaderMap) -> Response {

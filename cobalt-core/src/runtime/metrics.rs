@@ -2,6 +2,10 @@
 //!
 //! One [`Metrics`] is made by `main` and handed around as an `Arc`. Every label has a bounded set of values: names from
 //! our own code, categories of errors, classes of status codes. Never an object's name.
+//!
+//! What must be asked of somebody else at the moment of a scrape comes from a [`Source`].
+
+mod source;
 
 use std::{
     collections::HashSet,
@@ -15,6 +19,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub use self::source::Source;
+use self::source::Sources;
 use super::lock;
 
 /// More distinct resources than any program of ours talks to; the rest is counted as `other`.
@@ -126,6 +132,7 @@ pub struct Metrics {
     watch_objects: Family<Kind, Gauge>,
     watch_restarts: Family<Kind, Counter>,
     watch_malformed: Family<Kind, Counter>,
+    sources: Sources,
 }
 
 fn seconds() -> Histogram {
@@ -174,6 +181,12 @@ impl Metrics {
             watch_objects: add(r, "watch_objects", "Objects in the cache of a watch", Family::default()),
             watch_restarts: add(r, "watch_restarts", "Watches that failed and began anew", Family::default()),
             watch_malformed: add(r, "watch_malformed_objects", "Objects that could not be read", Family::default()),
+            sources: Sources::new(add(
+                r,
+                "scrape_source_failures",
+                "Scrapes for which a source had no answer in time",
+                Family::default(),
+            )),
             registry: RwLock::new(registry),
         }
     }
@@ -183,7 +196,27 @@ impl Metrics {
         with(&mut self.registry.write().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
-    /// The OpenMetrics text.
+    /// Adds a source that is asked at every scrape, and given this long to answer.
+    pub fn source(&self, name: &'static str, limit: Duration, source: impl Source) {
+        self.sources.add(name, limit, source);
+    }
+
+    /// The OpenMetrics text of everything: what is counted here and what the sources answer.
+    ///
+    /// However many scrape at once, the sources are asked once.
+    pub async fn scrape(&self) -> String {
+        let asked = self.sources.ask().await;
+        let mut text = self.encode();
+        if !asked.is_empty() {
+            const END: &str = "# EOF\n";
+            text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
+            text.push_str(&asked);
+            text.push_str(END);
+        }
+        text
+    }
+
+    /// The OpenMetrics text of what is counted here, without the sources.
     pub fn encode(&self) -> String {
         let mut out = String::new();
         let registry = self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -145,11 +145,15 @@ fn a_migration_has_the_fields_of_the_contract() {
     assert_eq!(of_type("integer"), "memConstant memIteration memNormal memPostcopyRequests");
     assert_eq!(
         of_type("string"),
-        "autoConvergeThrottle dataProcessed dataRemaining dataTotal destination diskBps diskProcessed diskRemaining \
-         diskTotal downtime errMsg memBps memDirtyRate memNormalBytes memPageSize memProcessed memRemaining memTotal \
-         operation origin setupTime started timeElapsed timeRemaining type"
+        "arrived autoConvergeThrottle dataProcessed dataRemaining dataTotal destination diskBps diskProcessed \
+         diskRemaining diskTotal downtime ended errMsg memBps memDirtyRate memNormalBytes memPageSize memProcessed \
+         memRemaining memTotal operation origin receivingSince setupTime started timeElapsed timeRemaining type"
     );
-    assert_eq!(fields["started"].format.as_deref(), Some("date-time"));
+    for time in ["started", "receivingSince", "arrived", "ended"] {
+        assert_eq!(fields[time].format.as_deref(), Some("date-time"), "{time}");
+    }
+    let figures = fields["progress"].properties.as_ref().unwrap();
+    assert!(figures.values().all(|figure| figure.type_.as_deref() == Some("integer")), "{figures:?}");
     let columns: Vec<_> =
         crd.spec.versions[0].additional_printer_columns.iter().flatten().map(|column| column.name.as_str()).collect();
     assert_eq!(

@@ -3,7 +3,7 @@
 use cobalt_core::{
     agent::{
         Report, Section,
-        status::{decide, section_conditions},
+        status::{TRANSPORT_SECURE, decide, section_conditions},
     },
     api::{Condition, ConditionStatus, HypervisorSpec, condition_types as types, conditions, reasons},
     backend::{CellShare, Domain, DomainCapabilities, DomainState, HostCapabilities, HostCell, Versions},
@@ -51,8 +51,34 @@ fn report() -> Report {
             domain("c", DomainState::Paused, 2, GIB, &[]),
         ]),
         facts: Section::Known(OsFacts { kernel_release: Some("6.12.1".into()), ..OsFacts::default() }),
+        libvirt_units: ["libvirtd.service", "virtqemud.service", "virtchd.service"].map(str::to_owned).into(),
         ..Report::default()
     }
+}
+
+/// The units of a host: name, active state, load state.
+/// Name, active state and load state of a unit.
+type Seen<'a> = (&'a str, &'a str, &'a str);
+
+fn units(units: &[Seen<'_>]) -> Section<Vec<Unit>> {
+    let unit = |&(name, active, load): &Seen<'_>| Unit {
+        name: name.into(),
+        active: ActiveState::parse(active),
+        load_state: load.into(),
+    };
+    Section::Known(units.iter().map(unit).collect())
+}
+
+/// The conditions of units, by name and reason.
+fn shown(report: &Report) -> Vec<(String, String)> {
+    let wanted = decide(report, &HypervisorSpec::default(), &[]);
+    let units = wanted.conditions.into_iter().filter(|condition| condition.type_.ends_with(".service"));
+    units.map(|condition| (condition.type_, condition.reason)).collect()
+}
+
+fn connection(report: &Report) -> Condition {
+    let wanted = decide(report, &HypervisorSpec::default(), &[]);
+    conditions::find(&wanted.conditions, types::LIBVIRT_CONNECTION).unwrap().clone()
 }
 
 fn json(report: &Report, spec: &HypervisorSpec) -> serde_json::Value {
@@ -112,7 +138,14 @@ fn a_section_that_failed_is_left_out_and_named_and_the_others_are_published() {
     assert_eq!(wanted.status.lib_virt_version.as_deref(), Some("9.0.0"));
     let stale = conditions::find(&wanted.conditions, section_conditions::INSTANCES).unwrap();
     assert!(stale.is_false() && stale.message.contains("no answer"));
-    assert!(conditions::is_true(&wanted.conditions, types::LIBVIRT_CONNECTION));
+}
+
+#[test]
+fn connected_without_an_inventory_is_a_connection_that_does_not_do() {
+    let report = Report { domains: Section::Failed("list domains: no answer within 30 s".into()), ..report() };
+    let condition = connection(&report);
+    assert_eq!((condition.is_false(), condition.reason.as_str()), (true, reasons::PROCESS_FAILED));
+    assert!(condition.message.contains("no answer"));
 }
 
 #[test]
@@ -145,28 +178,100 @@ fn every_unit_state_has_a_status_and_a_reason_the_api_accepts() {
 }
 
 #[test]
-fn a_lost_connection_is_blamed_on_the_unit_only_if_there_is_one_and_it_is_down() {
-    for (active, load, reason) in [
-        ("inactive", "loaded", reasons::LIBVIRT_SERVICE_NOT_RUNNING),
-        ("failed", "loaded", reasons::LIBVIRT_SERVICE_NOT_RUNNING),
-        ("active", "loaded", reasons::CONNECT_FAILED),
-        ("inactive", "not-found", reasons::CONNECT_FAILED),
-    ] {
-        let unit =
-            Unit { name: "libvirtd.service".into(), active: ActiveState::parse(active), load_state: load.into() };
-        let report =
-            Report { units: Section::Known(vec![unit]), disconnected: Some("connection refused".into()), ..report() };
-        let wanted = decide(&report, &HypervisorSpec::default(), &[]);
-        let condition = conditions::find(&wanted.conditions, types::LIBVIRT_CONNECTION).unwrap();
-        assert_eq!((condition.is_false(), condition.reason.as_str()), (true, reason), "{active}, {load}");
+fn a_lost_connection_is_blamed_on_a_unit_only_if_one_is_installed_and_all_are_down() {
+    let (not_running, failed) = (reasons::LIBVIRT_SERVICE_NOT_RUNNING, reasons::CONNECT_FAILED);
+    let table: [(&[Seen<'_>], &str); 9] = [
+        (&[("libvirtd.service", "inactive", "loaded")], not_running),
+        (&[("libvirtd.service", "failed", "loaded")], not_running),
+        (&[("libvirtd.service", "active", "loaded")], failed),
+        (&[("libvirtd.service", "activating", "loaded")], failed),
+        (&[("libvirtd.service", "inactive", "not-found")], failed),
+        (&[("libvirtd.service", "inactive", "masked")], failed),
+        (&[("libvirtd.service", "inactive", "not-found"), ("virtqemud.service", "failed", "loaded")], not_running),
+        (&[("libvirtd.service", "inactive", "loaded"), ("virtqemud.service", "active", "loaded")], failed),
+        (&[("openvswitch-switch.service", "failed", "loaded")], failed),
+    ];
+    for (seen, reason) in table {
+        let report = Report { units: units(seen), disconnected: Some("connection refused".into()), ..report() };
+        let condition = connection(&report);
+        assert_eq!((condition.is_false(), condition.reason.as_str()), (true, reason), "{seen:?}");
         assert!(condition.message.contains("connection refused"));
     }
 }
 
 #[test]
-fn a_unit_that_is_absent_while_the_connection_works_is_healthy() {
-    let unit = Unit { name: "libvirtd.service".into(), active: ActiveState::Inactive, load_state: "not-found".into() };
-    let report = Report { units: Section::Known(vec![unit]), ..report() };
+fn the_unit_that_is_blamed_is_named() {
+    let seen = [("libvirtd.service", "inactive", "not-found"), ("virtchd.service", "inactive", "loaded")];
+    let report = Report { units: units(&seen), disconnected: Some("no such file".into()), ..report() };
+    assert_eq!(connection(&report).message, "virtchd service is not running: no such file");
+}
+
+#[test]
+fn of_the_units_of_libvirt_those_the_host_does_not_use_are_not_reported() {
+    type Row<'a> = (&'a [Seen<'a>], &'a [(&'a str, &'a str)]);
+    let ovs = ("openvswitch-switch.service", "inactive", "not-found");
+    let table: [Row<'_>; 7] = [
+        // One daemon for everything.
+        (
+            &[("libvirtd.service", "active", "loaded"), ("virtqemud.service", "inactive", "not-found")],
+            &[("libvirtd.service", "Running")],
+        ),
+        // One per driver, the old one masked or at rest; the other driver waits for its socket.
+        (
+            &[("libvirtd.service", "inactive", "masked"), ("virtqemud.service", "active", "loaded")],
+            &[("virtqemud.service", "Running")],
+        ),
+        (
+            &[
+                ("libvirtd.service", "inactive", "loaded"),
+                ("virtqemud.service", "active", "loaded"),
+                ("virtchd.service", "inactive", "loaded"),
+            ],
+            &[("virtqemud.service", "Running")],
+        ),
+        // One that ended badly is worth a word whatever the others do.
+        (
+            &[("virtqemud.service", "active", "loaded"), ("virtchd.service", "failed", "loaded")],
+            &[("virtqemud.service", "Running"), ("virtchd.service", "Failed")],
+        ),
+        // None of them runs.
+        (
+            &[("libvirtd.service", "inactive", "not-found"), ("virtqemud.service", "inactive", "loaded")],
+            &[("virtqemud.service", "Stopped")],
+        ),
+        // Libvirt in a container.
+        (&[("libvirtd.service", "inactive", "not-found"), ("virtqemud.service", "inactive", "not-found")], &[]),
+        // Any other unit is reported as it is.
+        (&[ovs], &[("openvswitch-switch.service", "Stopped")]),
+    ];
+    for (seen, expected) in table {
+        let report = Report { units: units(seen), ..report() };
+        let expected: Vec<_> = expected.iter().map(|(name, reason)| ((*name).into(), (*reason).into())).collect();
+        assert_eq!(shown(&report), expected, "{seen:?}");
+        assert_eq!(connection(&report).reason, reasons::CONNECTED, "the connection works: {seen:?}");
+    }
+}
+
+#[test]
+fn a_host_without_systemd_has_no_units_and_is_healthy() {
+    let report = Report { units: Section::NotOffered, ..report() };
     let wanted = decide(&report, &HypervisorSpec::default(), &[]);
-    assert!(conditions::is_true(&wanted.conditions, types::LIBVIRT_CONNECTION));
+    let types: Vec<_> = wanted.conditions.iter().map(|condition| condition.type_.as_str()).collect();
+    assert_eq!(types, [types::LIBVIRT_CONNECTION]);
+    assert!(wanted.conditions[0].is_true());
+}
+
+#[test]
+fn a_connection_others_can_listen_to_is_said_and_taken_back() {
+    let open = Report { insecure: Some("qemu+tcp to 10.0.0.9".into()), ..report() };
+    let wanted = decide(&open, &HypervisorSpec::default(), &[]);
+    let said = conditions::find(&wanted.conditions, TRANSPORT_SECURE).unwrap().clone();
+    assert_eq!(
+        (said.is_false(), said.reason.as_str(), said.message.as_str()),
+        (true, "PlainTcp", "qemu+tcp to 10.0.0.9")
+    );
+    let wanted = decide(&report(), &HypervisorSpec::default(), &[said]);
+    assert!(conditions::is_true(&wanted.conditions, TRANSPORT_SECURE));
+    let wanted = decide(&report(), &HypervisorSpec::default(), &[]);
+    assert!(conditions::find(&wanted.conditions, TRANSPORT_SECURE).is_none(), "nothing to say, nothing said");
 }

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use cobalt_core::{
     Error, Result,
     backend::{
-        BackendEvent, DeviceStats, Domain, DomainCapabilities, DomainState, DomainStats, Features, HostCapabilities,
-        HypervisorBackend, Job, JobOutcome, Lifecycle, MigrateRequest, NovaMetadata, PowerAction, Versions,
+        BackendEvent, BlockStats, CpuStats, Domain, DomainCapabilities, DomainState, DomainStats, Features,
+        HostCapabilities, HypervisorBackend, Job, JobOutcome, Lifecycle, MemoryStats, MigrateRequest, NetDirection,
+        NetStats, NovaMetadata, PowerAction, VcpuState, VcpuStats, Versions,
     },
     ids::{HostName, InstanceId},
 };
@@ -103,22 +104,35 @@ fn count(state: &State, id: Uuid, domain: &world::Domain) -> DomainStats {
     let load = u64::from(id.as_bytes()[0] % 50 + 1);
     let millis = u64::try_from(domain.run_time(state.now).as_millis()).unwrap_or(u64::MAX);
     let per_cpu = millis.saturating_mul(load * 10_000);
-    let device = |rate: u64| DeviceStats {
-        read_bytes: millis * rate,
-        written_bytes: millis * rate / 2,
-        reads: millis * rate / 4096,
-        writes: millis * rate / 8192,
-        errors: u64::from(domain.state == DomainState::PausedOnIoError),
-        drops: 0,
+    let moved = |rate: u64| (Some(millis * rate / 4096), Some(millis * rate));
+    let ((reads, read_bytes), (writes, written_bytes)) = (moved(load * 512), moved(load * 256));
+    let block = BlockStats {
+        reads,
+        read_bytes,
+        writes,
+        written_bytes,
+        errors: Some(u64::from(domain.state == DomainState::PausedOnIoError)),
+        ..BlockStats::default()
     };
+    let direction = |rate: u64| {
+        let (packets, bytes) = moved(rate);
+        NetDirection { bytes, packets, errors: Some(0), drops: Some(0) }
+    };
+    let vcpu = VcpuStats {
+        state: Some(VcpuState::Running),
+        time_ns: Some(per_cpu),
+        delay_ns: Some(0),
+        ..VcpuStats::default()
+    };
+    let memory = Some(domain.memory_bytes());
     DomainStats {
-        id: instance(id),
-        state: domain.state,
-        cpu_time_ns: Some(per_cpu.saturating_mul(u64::from(domain.vcpus))),
-        balloon_bytes: Some(domain.memory_bytes()),
-        vcpu_time_ns: (0..domain.vcpus).map(|cpu| (cpu, per_cpu)).collect(),
-        block: BTreeMap::from([("vda".to_owned(), device(load * 512))]),
-        net: BTreeMap::from([(super::ovs::tap(id), device(load * 128))]),
+        cpu: CpuStats { time_ns: Some(per_cpu.saturating_mul(u64::from(domain.vcpus))), ..CpuStats::default() },
+        memory: MemoryStats { maximum_bytes: memory, current_bytes: memory, ..MemoryStats::default() },
+        vcpus_maximum: Some(domain.vcpus),
+        vcpus: (0..domain.vcpus).map(|cpu| (cpu, vcpu)).collect(),
+        blocks: BTreeMap::from([("vda".to_owned(), block)]),
+        nets: BTreeMap::from([(super::ovs::tap(id), NetStats { rx: direction(load * 128), tx: direction(load * 64) })]),
+        ..DomainStats::new(instance(id), domain.name(), domain.state)
     }
 }
 

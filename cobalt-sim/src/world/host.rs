@@ -64,18 +64,7 @@ impl Driver {
                 jobs: true,
                 migration: true,
                 power: true,
-                events: vec![
-                    EventKind::Lifecycle,
-                    EventKind::Reboot,
-                    EventKind::Watchdog,
-                    EventKind::IoError,
-                    EventKind::JobCompleted,
-                    EventKind::MigrationIteration,
-                    EventKind::ControlError,
-                    EventKind::AgentLifecycle,
-                    EventKind::MemoryFailure,
-                    EventKind::DeviceRemoved,
-                ],
+                events: EventKind::ALL.to_vec(),
             },
             Self::CloudHypervisor => {
                 Features { power: true, events: vec![EventKind::Lifecycle], ..Features::default() }

@@ -5,9 +5,15 @@
 mod actions;
 mod agent;
 mod bad_input;
+mod certificates;
 mod faults;
+mod heartbeat;
+mod incidents;
+mod migrations;
 mod operator;
+mod reboot;
 mod takeover;
+mod update;
 
 use std::{sync::Arc, time::Duration};
 
@@ -83,11 +89,16 @@ impl Rig {
     }
 
     fn agent_until(&self, region: &Region, host: &HostName, stop: Shutdown) {
+        self.agent_with(region, host, stop, |agent| agent);
+    }
+
+    /// An agent with more duties than to publish its status.
+    fn agent_with(&self, region: &Region, host: &HostName, stop: Shutdown, with: impl FnOnce(NodeAgent) -> NodeAgent) {
         let client = self.program("agent");
         let backend = Arc::new(region.backend(host).unwrap());
         let system = Arc::new(region.host_system(host).unwrap());
         let agent = NodeAgent::new(client, Config::new(host.as_str()), backend, system).clock(clock());
-        tokio::spawn(agent.run(stop));
+        tokio::spawn(with(agent).run(stop));
     }
 
     fn nodes(&self) -> Api<Node> {
