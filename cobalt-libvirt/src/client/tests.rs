@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod events;
+mod peer;
