@@ -32,10 +32,13 @@ pub(crate) fn run() -> Result<ExitCode> {
     // Snapshots of CRDs, metrics and help texts are compared by tests among these.
     report.tests("tests", test::unit(), false)?;
     report.tests("doc tests", test::documentation(), false)?;
+    test::second_opinion(&mut report)?;
 
     // What `cargo add cobalt-core` gives must compile without what the binaries switch on.
-    report
-        .command("default features", cargo(["check", "--package", "cobalt-core", "--package", "cobalt-apiserver"]))?;
+    report.command(
+        "default features",
+        cargo(["check", "--package", "cobalt-core", "--package", "cobalt-apiserver", "--package", "cobalt-libvirt"]),
+    )?;
     Ok(report.close())
 }
 

@@ -38,7 +38,8 @@ pub(crate) struct TestArguments {
     ///
     /// `sim` is the simulated region: the conformance of its API server, in process and on a socket, and the
     /// programs that run on it. `kube` is the conformance of a real API server; without KUBEBUILDER_ASSETS
-    /// nothing runs, which is said and ends with exit code 3.
+    /// nothing runs, which is said and ends with exit code 3. `libvirt` is everything that runs against hosts with a
+    /// real libvirtd and QEMU.
     #[arg(long, value_name = "RIG")]
     pub(crate) rig: Option<RigName>,
 }
@@ -70,6 +71,8 @@ pub(crate) enum RigName {
     Sim,
     /// A real kube-apiserver with etcd, from KUBEBUILDER_ASSETS.
     Kube,
+    /// Two hosts with a real libvirtd and QEMU each. Needs root.
+    Libvirt,
 }
 
 impl RigName {
@@ -77,6 +80,7 @@ impl RigName {
         match self {
             RigName::Sim => "sim",
             RigName::Kube => "kube",
+            RigName::Libvirt => "libvirt",
         }
     }
 }

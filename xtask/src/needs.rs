@@ -7,45 +7,109 @@ use anyhow::{Context, Result, bail};
 
 use crate::tools;
 
-/// A program that must be there.
+/// Something that must be there.
+#[derive(Debug)]
 struct Need {
-    program: &'static str,
+    /// A program on the path, or the path of a file.
+    what: &'static str,
     /// The Debian package that brings it.
     package: &'static str,
     why: &'static str,
+    /// Whether nothing works without it. Otherwise the tests that need it are skipped, and say so.
+    vital: bool,
 }
 
-/// Everything the tests call. A rig that needs more adds its programs here.
-const NEEDS: &[Need] = &[Need { program: "cc", package: "gcc", why: "links every program and compiles ring's C" }];
+const fn vital(what: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { what, package, why, vital: true }
+}
+
+const fn rig(what: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { what, package, why, vital: false }
+}
+
+/// What the C library is linked by.
+pub(crate) const LIBVIRT_HEADERS: &str = "/usr/include/libvirt/libvirt.h";
+
+/// Everything the tests call. A rig that needs more adds it here.
+const NEEDS: &[Need] = &[
+    vital("cc", "gcc", "links every program and compiles ring's C"),
+    // Hosts with a real libvirtd.
+    rig("libvirtd", "libvirt-daemon", "is the daemon under test"),
+    rig("/var/lib/libvirt", "libvirt-daemon-system", "has the directories of the daemon"),
+    rig(
+        "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so",
+        "libvirt-daemon-driver-qemu",
+        "lets libvirt run QEMU",
+    ),
+    rig("virsh", "libvirt-clients", "is the other client that ours is compared with"),
+    rig("qemu-system-x86_64", "qemu-system-x86", "runs the guests"),
+    rig("busybox", "busybox-static", "is all that the guests have"),
+    rig("saslpasswd2", "sasl2-bin", "keeps the passwords of a daemon with a login"),
+    rig("/usr/lib/x86_64-linux-gnu/sasl2/libscram.so", "libsasl2-modules", "checks them"),
+    rig("ip", "iproute2", "connects the hosts"),
+    rig("bash", "bash", "is the first process of a host"),
+    rig("unshare", "util-linux", "makes a host"),
+    rig("nsenter", "util-linux", "enters it"),
+    rig("mount", "mount", "gives it its own files"),
+    rig("kill", "procps", "ends daemons of hosts"),
+    // The second opinion on our client.
+    rig(LIBVIRT_HEADERS, "libvirt-dev", "lets libvirt's own C library be linked"),
+    rig("pkg-config", "pkg-config", "finds it"),
+    // A private message bus with a systemd on it that does as told.
+    rig("dbus-daemon", "dbus-daemon", "is the message bus of a host"),
+    rig("/usr/lib/python3/dist-packages/dbusmock", "python3-dbusmock", "plays systemd on it"),
+];
+
+/// Programs that a package above pushes out when they came from another release: they come back from this one.
+const KEPT: &[(&str, &str)] = &[("qemu-img", "qemu-utils")];
 
 /// Makes sure that all of it is there: installs it when we may, and names exactly what is missing when we may not.
 pub(crate) fn ensure() -> Result<()> {
     tools::prepare();
-    let missing = missing(NEEDS, on_path);
-    if missing.is_empty() {
+    let absent = missing(NEEDS, is_there);
+    if absent.is_empty() {
         return Ok(());
     }
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
     if is_root() && on_path("apt-get") {
-        println!("== preparing: apt-get install {}", packages.join(" "));
-        install(&packages)?;
-        return Ok(());
+        let kept: Vec<_> = KEPT.iter().filter(|(program, _)| on_path(program)).collect();
+        let installed = install(&packages(&absent)).and_then(|()| {
+            let lost = kept.iter().filter(|(program, _)| !on_path(program)).map(|(_, package)| *package);
+            let lost: Vec<_> = lost.collect();
+            if lost.is_empty() { Ok(()) } else { install(&lost) }
+        });
+        if let Err(error) = installed {
+            println!("   {error:#}");
+        }
     }
-    bail!(describe(&missing));
+    let absent = missing(NEEDS, is_there);
+    if absent.iter().any(|need| need.vital) {
+        bail!(describe(&absent));
+    }
+    if !absent.is_empty() {
+        println!("== {}\n   (tests that need it are skipped)", describe(&absent));
+    }
+    Ok(())
 }
 
 fn missing(needs: &'static [Need], there: impl Fn(&str) -> bool) -> Vec<&'static Need> {
-    needs.iter().filter(|need| !there(need.program)).collect()
+    needs.iter().filter(|need| !there(need.what)).collect()
+}
+
+fn packages(missing: &[&Need]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = missing.iter().map(|need| need.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
 }
 
 fn describe(missing: &[&Need]) -> String {
-    let lines = missing.iter().map(|need| format!("\n  {} (it {})", need.program, need.why));
-    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    let install = packages.join(" ");
+    let lines = missing.iter().map(|need| format!("\n  {} (it {})", need.what, need.why));
+    let install = packages(missing).join(" ");
     format!("missing on this machine:{}\nas root: apt-get install {install}", lines.collect::<String>())
 }
 
 fn install(packages: &[&str]) -> Result<()> {
+    println!("== preparing: apt-get install {}", packages.join(" "));
     for arguments in [vec!["update"], [&["install", "--yes", "--no-install-recommends"], packages].concat()] {
         let mut command = Command::new("apt-get");
         command.args(&arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(std::process::Stdio::null());
@@ -57,9 +121,15 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
+pub(crate) fn is_there(what: &str) -> bool {
+    if what.starts_with('/') { Path::new(what).exists() } else { on_path(what) }
+}
+
 pub(crate) fn on_path(program: &str) -> bool {
-    let Some(path) = std::env::var_os("PATH") else { return false };
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    // Daemons lie where only the path of root leads.
+    let system = ["/usr/sbin", "/sbin"].map(Into::into);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain(system).any(|directory| directory.join(program).is_file())
 }
 
 fn is_root() -> bool {
@@ -75,7 +145,21 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_package() {
         assert!(missing(NEEDS, |_| true).is_empty());
-        let text = describe(&missing(NEEDS, |_| false));
+        let text = describe(&missing(NEEDS, |what| what != "cc"));
         assert!(text.contains("cc (it links") && text.ends_with("apt-get install gcc"), "{text}");
+    }
+
+    #[test]
+    fn a_package_is_asked_for_once() {
+        let text = describe(&missing(NEEDS, |what| !["unshare", "nsenter"].contains(&what)));
+        assert!(text.ends_with("apt-get install util-linux"), "{text}");
+    }
+
+    #[cfg(feature = "rigs")]
+    #[test]
+    fn everything_a_rig_of_hosts_needs_is_brought() {
+        for (what, package) in cobalt_rig::requirements() {
+            assert!(NEEDS.iter().any(|need| need.what == what && need.package == package), "{what} of {package}");
+        }
     }
 }

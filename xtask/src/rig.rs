@@ -102,13 +102,22 @@ fn first_line(child: &mut Child) -> Result<String> {
 fn describe(rig: RigName, line: &str, pid: u32) -> Result<String> {
     let ready: Value = serde_json::from_str(line).with_context(|| format!("the rig said `{}`", line.trim_end()))?;
     let text = |key: &str| ready[key].as_str().with_context(|| format!("the rig did not say its {key}"));
-    let kubeconfig = text("kubeconfig")?;
-    Ok(format!(
-        "{} is up at {} (pid {pid})\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n\nstop it: cargo xtask rig down {}\n",
-        text("what")?,
-        text("server")?,
-        rig.as_str(),
-    ))
+    let (what, name) = (text("what")?, rig.as_str());
+    let way = match rig {
+        RigName::Sim | RigName::Kube => {
+            format!(
+                "at {} (pid {pid})\n\n  export KUBECONFIG={}\n  kubectl get nodes\n",
+                text("server")?,
+                text("kubeconfig")?
+            )
+        }
+        RigName::Libvirt => {
+            let uris = ready["uris"].as_array().context("the rig did not say its URIs")?;
+            let lines = uris.iter().filter_map(Value::as_str).map(|uri| format!("  virsh -c '{uri}' list --all\n"));
+            format!("(pid {pid})\n\n{}", lines.collect::<String>())
+        }
+    };
+    Ok(format!("{what} is up {way}\nstop it: cargo xtask rig down {name}\n"))
 }
 
 fn down(rig: RigName) -> Result<()> {
@@ -224,5 +233,8 @@ mod tests {
         let text = describe(RigName::Sim, line, 7).expect("a description");
         assert!(text.contains("export KUBECONFIG=/tmp/k") && text.contains("rig down sim"), "{text}");
         assert!(describe(RigName::Sim, "panic!", 7).is_err());
+        let line = r#"{"what":"libvirt","uris":["qemu+tcp://10.0.0.1/system"]}"#;
+        let text = describe(RigName::Libvirt, line, 7).expect("a description");
+        assert!(text.contains("virsh -c 'qemu+tcp://10.0.0.1/system' list"), "{text}");
     }
 }

@@ -19,6 +19,9 @@ const CONFORMANCE: &str = "conformance";
 /// The packages that make the simulated region.
 const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 
+/// The integration tests on hosts with a real libvirtd: the hosts themselves, and what talks to them.
+const LIBVIRT: [&str; 2] = ["hosts", "real"];
+
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;
 
@@ -29,6 +32,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
         None => {
             report.tests("tests", unit(), false)?;
             report.tests("doc tests", documentation(), false)?;
+            second_opinion(&mut report)?;
         }
         Some(RigName::Kube) if !rig::assets_are_configured() => {
             report.skip("rig kube", "neither KUBEBUILDER_ASSETS nor TEST_ASSET_KUBE_APISERVER is set");
@@ -40,6 +44,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
             report.tests("conformance of the simulated server", conformance("simulated"), true)?;
             let others = simulated(&workspace::metadata()?);
             report.tests("programs on the simulated region", named(&others), false)?;
+        }
+        Some(RigName::Libvirt) => {
+            report.tests("hosts with a real libvirtd", named(&LIBVIRT.map(str::to_owned)), true)?;
+            second_opinion(&mut report)?;
         }
     }
     Ok(report.close())
@@ -59,6 +67,20 @@ pub(crate) fn documentation() -> Command {
     let mut command = cargo(["test", "--no-fail-fast", "--doc"]);
     command.args(EVERYTHING);
     command
+}
+
+/// The tests of the backend on libvirt's C library, which is a workspace of its own and needs the library's headers.
+pub(crate) fn second_opinion(report: &mut Report) -> Result<()> {
+    const NAME: &str = "libvirt's C library beside our client";
+    if !needs::is_there(needs::LIBVIRT_HEADERS) {
+        report.skip(NAME, "libvirt's headers are not installed (Debian: libvirt-dev)");
+        return Ok(());
+    }
+    let mut command = cargo(["test", "--no-fail-fast", "--locked", "--manifest-path"]);
+    command.arg(workspace::root().join("cobalt-libvirt/virt/Cargo.toml"));
+    // Another lock file, so other versions: side by side in one directory they would push each other out.
+    command.env("CARGO_TARGET_DIR", workspace::target().join("virt"));
+    report.tests(NAME, command, false)
 }
 
 /// The conformance suite on one kind of server, with its table.

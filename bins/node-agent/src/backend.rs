@@ -1,10 +1,11 @@
 //! Which hypervisor the agent speaks to.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
-use cobalt_core::{backend::HypervisorBackend, host::HostSystem, jiff::Timestamp};
-use cobalt_sim::{Driver, Region, SimError};
+use cobalt_core::{backend::HypervisorBackend, host::HostSystem, jiff::Timestamp, runtime::shutdown::TaskError};
+use cobalt_libvirt::{BackendOptions, ConnectOptions, LibvirtBackend};
+use cobalt_sim::{Driver, Region};
 
 // Given to each argument, because a heading for the next ones would reach into the arguments of others.
 const HEADING: &str = "Hypervisor";
@@ -12,9 +13,17 @@ const HEADING: &str = "Hypervisor";
 /// The choice of a backend and what the simulated one needs to know.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct BackendArgs {
-    /// Where the VMs are. `simulated` invents a host of the Node's name; the libvirt backend is not part of this version
+    /// Where the VMs are: behind libvirt, or invented, on a host of the Node's name [default: libvirt]
     #[arg(long, value_enum, help_heading = HEADING)]
-    backend: Kind,
+    backend: Option<Kind>,
+
+    /// Any value means `--backend simulated`, as for earlier agents
+    #[arg(long, env = "EMULATE", value_name = "ANY", help_heading = HEADING)]
+    emulate: Option<String>,
+
+    /// Directory below which the host's files and its system bus are found
+    #[arg(long, default_value = "/", value_name = "DIR", help_heading = HEADING)]
+    host_root: PathBuf,
 
     /// How many VMs the simulated host runs
     #[arg(long, default_value_t = 3, value_name = "N", help_heading = HEADING, value_parser = clap::value_parser!(u16).range(..=1000))]
@@ -29,8 +38,10 @@ pub(crate) struct BackendArgs {
     simulated_driver: SimulatedDriver,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Kind {
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The VMs of this host, as libvirt tells of them.
+    Libvirt,
     /// A host that exists in this process only.
     Simulated,
 }
@@ -48,9 +59,22 @@ enum SimulatedDriver {
 type Opened = (Arc<dyn HypervisorBackend>, Arc<dyn HostSystem>);
 
 impl BackendArgs {
-    /// Opens the backend and the operating system of the host.
-    pub(crate) fn open(&self, node: &str) -> Result<Opened, SimError> {
-        let Kind::Simulated = self.backend;
+    /// Which one was chosen.
+    pub(crate) fn kind(&self) -> Kind {
+        let emulated = self.emulate.as_ref().is_some_and(|value| !value.is_empty());
+        self.backend.unwrap_or(if emulated { Kind::Simulated } else { Kind::Libvirt })
+    }
+
+    /// Libvirt at this URI, and the operating system of this machine. A daemon that is down is waited for.
+    pub(crate) async fn libvirt(&self, uri: &str, call_timeout: std::time::Duration) -> Result<Opened, TaskError> {
+        let options = BackendOptions::new().connection(ConnectOptions::new().call_timeout(call_timeout));
+        let backend = LibvirtBackend::connect(uri, options).await?;
+        let host = cobalt_host::detect(&cobalt_host::Options::from_env().root(&self.host_root)).await?;
+        Ok((Arc::new(backend), host))
+    }
+
+    /// A host of this name that is invented.
+    pub(crate) fn simulated(&self, node: &str) -> Result<Opened, TaskError> {
         let driver = match self.simulated_driver {
             SimulatedDriver::Qemu => Driver::Qemu,
             SimulatedDriver::Ch => Driver::CloudHypervisor,

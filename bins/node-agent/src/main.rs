@@ -1,6 +1,7 @@
 //! The hypervisor node agent.
 
 mod backend;
+mod look;
 
 use std::process::ExitCode;
 
@@ -10,11 +11,15 @@ use cobalt_core::{
     runtime::{program::finish, shutdown::TaskError},
 };
 
+use self::backend::Kind;
+
 /// Publishes how one host is: its versions, CPUs, memory, VMs and the state of its libvirt, as the status of its
 /// Hypervisor.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cobalt-node-agent", version)]
 struct Args {
+    #[command(flatten)]
+    look: look::LookArgs,
     #[command(flatten)]
     backend: backend::BackendArgs,
     #[command(flatten)]
@@ -22,8 +27,24 @@ struct Args {
 }
 
 async fn run(args: Args) -> Result<(), TaskError> {
-    let (backend, host) = args.backend.open(&args.agent.node_name)?;
-    Ok(program::run(args.agent, backend, host).await?)
+    if args.look.once {
+        return look::once(args).await;
+    }
+    let Args { backend, agent, .. } = args;
+    let call_timeout = agent.call_timeout;
+    let started = program::start(agent).await?;
+    match backend.kind() {
+        Kind::Simulated => {
+            let (backend, host) = backend.simulated(started.node())?;
+            started.run(backend, host, None).await?;
+        }
+        Kind::Libvirt => {
+            let uri = started.libvirt_uri().await;
+            let (backend, host) = backend.libvirt(&uri, call_timeout).await?;
+            started.run(backend, host, Some(&uri)).await?;
+        }
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {

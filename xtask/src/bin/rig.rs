@@ -1,7 +1,7 @@
-//! The process behind `cargo xtask rig up`: one API server, until SIGTERM.
+//! The process behind `cargo xtask rig up`: one API server, or some hosts, until SIGTERM.
 //!
-//! `rig sim|kube DIRECTORY` writes a kubeconfig into the directory, prints one line of JSON when the server is
-//! ready, and nothing after it.
+//! `rig sim|kube|libvirt DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
+//! servers write a kubeconfig into the directory.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use cobalt_apiserver::ApiServer;
 use cobalt_apiserver::conformance::envtest::{Assets, Envtest};
+use cobalt_rig::{Act, Guest, Hosts, Kernel};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,7 +28,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, directory] = arguments.as_slice() else {
-        bail!("usage: rig sim|kube DIRECTORY");
+        bail!("usage: rig sim|kube|libvirt DIRECTORY");
     };
     let directory = Path::new(directory);
     // Before anything is started: a signal must not end us without its Drop.
@@ -42,6 +43,7 @@ async fn run() -> Result<()> {
     match name.as_str() {
         "sim" => simulated(directory, stop).await,
         "kube" => real(directory, stop).await,
+        "libvirt" => hosts(directory, stop).await,
         other => bail!("there is no rig {other}"),
     }
 }
@@ -59,6 +61,21 @@ async fn real(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
     let server = Envtest::start(&Assets::from_environment()?).await?;
     let kubeconfig = keep(directory, &server.kubeconfig())?;
     ready("a real kube-apiserver", server.server(), &kubeconfig);
+    stop.await;
+    Ok(())
+}
+
+async fn hosts(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
+    let hosts = Hosts::up(2).context("cannot bring the hosts up")?;
+    // The directory lies in `rigs` below the target directory, where the kernel is if somebody has fetched it.
+    let target = directory.ancestors().nth(2).context("the directory is not below a target directory")?;
+    let guest = match Kernel::prepare(target, &hosts.shared()) {
+        Ok(kernel) => Guest::new("vm1").act(&kernel, Act::Idle),
+        Err(_) => Guest::new("vm1"),
+    };
+    hosts.host(0).define(&guest).context("cannot define a domain")?;
+    let uris: Vec<String> = hosts.iter().flat_map(|host| [host.tcp(), host.tls(), host.unix()]).collect();
+    println!("{}", serde_json::json!({"what": "libvirt on two hosts", "uris": uris}));
     stop.await;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::{
     PROGRAM,
-    testing::{Said, Scratch, help_is, run},
+    testing::{Running, Said, Scratch, command, help_is, run},
 };
 
 fn run_simulated(args: &[&str]) -> Said {
@@ -25,18 +25,42 @@ fn the_version_names_the_program() {
 }
 
 #[test]
-fn the_backend_must_be_chosen() {
-    run(PROGRAM, &["--node-name", "node-1"]).refused(2, &["--backend", "--help"]);
-}
-
-#[test]
 fn a_backend_that_does_not_exist_is_refused_with_those_that_do() {
-    run(PROGRAM, &["--backend", "libvirt", "--node-name", "node-1"]).refused(2, &["libvirt", "simulated"]);
+    run(PROGRAM, &["--backend", "xen", "--node-name", "node-1"]).refused(2, &["xen", "libvirt", "simulated"]);
 }
 
 #[test]
-fn the_node_must_be_named() {
-    run(PROGRAM, &["--backend", "simulated"]).refused(2, &["--node-name"]);
+fn the_environment_of_earlier_agents_chooses_the_simulated_host_and_its_name() {
+    let mut command = command(PROGRAM);
+    command.env("EMULATE", "yes").env("HOSTNAME", "node-7").arg("--once");
+    let mut running = Running::start(&mut command);
+    assert_eq!(running.wait().code(), Some(0), "{}", running.err());
+    let seen: serde_json::Value = serde_json::from_str(&running.out()).unwrap();
+    assert_eq!(seen["metadata"]["name"], "node-7");
+    assert_eq!(seen["status"]["numInstances"], 3);
+}
+
+#[test]
+fn the_flags_of_earlier_agents_are_taken() {
+    let said = run_simulated(&[
+        "--once",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=:8081",
+        "--leader-elect",
+        "--metrics-secure=false",
+        "--enable-http2",
+        "--zap-devel=true",
+        "--zap-encoder=console",
+        "--zap-log-level=debug",
+        "--zap-stacktrace-level=error",
+        "--zap-time-encoding=iso8601",
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn an_address_that_is_none_is_named() {
+    run(PROGRAM, &["--node-ip", "192.0.2.1/24", "--once"]).refused(2, &["--node-ip", "192.0.2.1/24"]);
 }
 
 #[test]

@@ -7,5 +7,6 @@ mod testing;
 
 mod against_a_server;
 mod arguments;
+mod look;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cobalt-node-agent");

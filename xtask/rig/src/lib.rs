@@ -1,0 +1,45 @@
+//! Real servers to test against, on one machine and without a trace.
+//!
+//! [`Hosts`] are machines as libvirt sees them: each has its own network, mounts, processes and name, and runs a real
+//! libvirtd with a real QEMU. They reach each other over a bridge, so that live migration is the real thing.
+//!
+//! ```no_run
+//! use cobalt_rig::{Guest, Hosts};
+//!
+//! # fn main() -> Result<(), cobalt_rig::Error> {
+//! let hosts = Hosts::up(2)?;
+//! let host = hosts.host(0);
+//! host.define(&Guest::new("vm1").memory_mib(64))?;
+//! host.virsh(["start", "vm1"])?;
+//! println!("{} and {} reach it", host.tcp(), host.tls());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Guest`] writes the XML of a domain. With a [`Kernel`] it boots a Linux that carries out one [`Act`]: it reboots,
+//! panics, forgets its watchdog, fills its disk. The kernel is fetched by `cargo xtask test`.
+//!
+//! # Nothing stays behind
+//!
+//! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
+//! pipe closes, that process ends, and the kernel ends everything else in its namespaces: daemons, guests, interfaces.
+//! What can be left is a directory with a note of its owner; the next rig removes it.
+//!
+//! # Requirements
+//!
+//! Root, and the programs that [`missing`] names. A test calls [`available`] first, which tells why it cannot run.
+
+mod error;
+mod guest;
+mod libvirt;
+mod namespace;
+mod network;
+mod pki;
+mod place;
+mod process;
+mod requirements;
+
+pub use error::{Error, Result};
+pub use guest::{Act, Disk, DomainType, Guest, Kernel};
+pub use libvirt::{Host, HostOptions, Hosts, Sasl};
+pub use requirements::{available, missing, requirements, skip};

@@ -1,0 +1,88 @@
+//! Namespaces with a first process that ends when we do.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use crate::error::{Error, Result};
+use crate::process;
+
+/// A set of namespaces of its own, processes included.
+///
+/// Its first process is a shell without a script: it reads our pipe until the end, and meanwhile collects the
+/// processes that lost their parent, as the first process must (libvirt makes a daemon of each QEMU, and takes one
+/// that nobody collects for one that cannot be killed).
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    holder: Child,
+    /// Seen from outside.
+    init: u32,
+}
+
+/// What [`Namespace::enter`] enters.
+const ALL: [&str; 4] = ["--mount", "--net", "--uts", "--pid"];
+
+impl Namespace {
+    pub(crate) fn new() -> Result<Namespace> {
+        let mut command = Command::new("unshare");
+        command.args(["--fork", "--kill-child", "--mount-proc", "--propagation=private"]).args(ALL);
+        command.args(["bash", "--noprofile", "--norc"]).env("PATH", process::path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let holder = command.spawn().map_err(Error::io("run unshare"))?;
+        let mut namespace = Namespace { holder, init: 0 };
+        namespace.init = namespace.first_process()?;
+        Ok(namespace)
+    }
+
+    /// Waits until the first process answers, and finds its id.
+    fn first_process(&mut self) -> Result<u32> {
+        let doing = "talk to the first process of a namespace";
+        let pipe = self.holder.stdin.as_mut().ok_or_else(|| lost(doing))?;
+        pipe.write_all(b"echo ready\n").map_err(Error::io(doing))?;
+        let output = self.holder.stdout.take().ok_or_else(|| lost(doing))?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).map_err(Error::io(doing))?;
+        let holder = self.holder.id();
+        let children = format!("/proc/{holder}/task/{holder}/children");
+        let text = std::fs::read_to_string(&children).map_err(Error::io(format!("read {children}")))?;
+        let pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        pid.filter(|_| line == "ready\n").ok_or_else(|| lost(doing))
+    }
+
+    /// The id of the first process, by which others find the namespaces.
+    pub(crate) fn pid(&self) -> String {
+        self.init.to_string()
+    }
+
+    /// The arguments of `nsenter` to run a program in all of the namespaces.
+    pub(crate) fn enter(&self) -> Vec<String> {
+        let mut arguments = vec![format!("--target={}", self.init)];
+        arguments.extend(ALL.map(str::to_owned));
+        arguments
+    }
+
+    /// Runs a program within.
+    pub(crate) fn run<I: IntoIterator<Item: AsRef<OsStr>>>(&self, command: I) -> Result<String> {
+        let mut arguments: Vec<std::ffi::OsString> = self.enter().into_iter().map(Into::into).collect();
+        arguments.extend(command.into_iter().map(|word| word.as_ref().to_owned()));
+        process::run("nsenter", arguments)
+    }
+
+    /// Runs a program of ours in the network only, so that ids of processes mean what they mean outside.
+    pub(crate) fn run_in_network<const N: usize>(&self, command: [&str; N]) -> Result<String> {
+        let target = format!("--target={}", self.init);
+        process::run("nsenter", [target.as_str(), "--net"].into_iter().chain(command))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // The end of the pipe is the end of the shell, and that of everything within.
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+fn lost(doing: &str) -> Error {
+    Error::Io { doing: doing.to_owned(), source: std::io::ErrorKind::BrokenPipe.into() }
+}
