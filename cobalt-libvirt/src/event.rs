@@ -325,7 +325,7 @@ event_kinds! {
         device: String,
     }
     /// Its title, description or a note in it was changed.
-    391 MetadataChange {
+    379 MetadataChange {
         /// Which piece.
         kind: MetadataKind,
         /// The namespace of a note.
