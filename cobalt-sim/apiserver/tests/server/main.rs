@@ -11,6 +11,7 @@ mod faulty;
 mod lists;
 mod ownership;
 mod rights;
+mod roles;
 mod scaling;
 mod socket;
 mod stress;
