@@ -10,6 +10,7 @@ mod custom;
 mod faulty;
 mod lists;
 mod ownership;
+mod policies;
 mod rights;
 mod roles;
 mod scaling;

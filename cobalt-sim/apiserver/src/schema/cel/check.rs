@@ -2,9 +2,9 @@
 //! variables, fields the schema does not declare.
 
 use cel::Program;
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, SelectExpr};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
 
-use super::convert::escape;
+use super::convert::{self, escape};
 use crate::schema::node::{Kind, Node};
 use crate::schema::shape::RESOURCE_FIELDS;
 
@@ -90,6 +90,45 @@ const FUNCTIONS: &[&str] = &[
     "isIP",
     "isQuantity",
     "isURL",
+    // Points in time can be compared and nothing else.
+    "timestamp",
+];
+
+/// What two points in time may be given to.
+const COMPARISONS: [&str; 6] = ["_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"];
+
+/// Operators and functions that never answer with a bool.
+const NO_BOOLS: &[&str] = &[
+    "_+_",
+    "_-_",
+    "_*_",
+    "_/_",
+    "_%_",
+    "-_",
+    "size",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bytes",
+    "type",
+    "timestamp",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "join",
+    "replace",
+    "substring",
+    "charAt",
+    "split",
+    "indexOf",
+    "lastIndexOf",
+    "find",
+    "findAll",
+    "sum",
+    "format",
+    "quote",
+    "reverse",
 ];
 
 pub(super) const NAMESPACES: [&str; 4] = ["lists", "math", "optional", "strings"];
@@ -100,6 +139,8 @@ const TYPES: [&str; 11] =
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) uses_old: bool,
+    /// Its value is known to be something else than a bool.
+    pub(super) no_bool: bool,
     pub(super) depth: usize,
 }
 
@@ -107,7 +148,15 @@ pub(super) struct Findings {
 pub(super) fn check(program: &Program, source: &str, scope: &Scope<'_>) -> Result<Findings, String> {
     let mut checker =
         Checker { program, source, scope, findings: Findings::default(), depth: 0, variables: Vec::new() };
-    checker.expression(program.expression())?;
+    let whole = program.expression();
+    let known = checker.expression(whole)?;
+    checker.findings.no_bool = match (&whole.expr, known) {
+        (Expr::Literal(literal), _) => !matches!(literal, LiteralValue::Boolean(_)),
+        (Expr::List(_) | Expr::Map(_), _) | (_, Known::Time) => true,
+        (Expr::Call(call), _) if NO_BOOLS.contains(&call.func_name.as_str()) => true,
+        (_, Known::Schema(node, _)) => !matches!(node.kind, Kind::Boolean | Kind::Any | Kind::IntOrString),
+        (_, Known::Nothing) => false,
+    };
     Ok(checker.findings)
 }
 
@@ -116,6 +165,8 @@ pub(super) fn check(program: &Program, source: &str, scope: &Scope<'_>) -> Resul
 enum Known<'a> {
     Nothing,
     Schema(&'a Node, bool),
+    /// A point in time.
+    Time,
 }
 
 struct Checker<'a> {
@@ -147,7 +198,14 @@ impl<'a> Checker<'a> {
         self.findings.depth = self.findings.depth.max(self.depth);
         let known = self.inside(expression);
         self.depth -= 1;
-        known
+        match known? {
+            Known::Schema(node, _) if convert::is_time(node) => Ok(Known::Time),
+            Known::Schema(node, _) if convert::is_duration(node) => {
+                let message = "a value of the format 'duration' cannot be evaluated here";
+                Err(self.report(expression.id, "", message))
+            }
+            known => Ok(known),
+        }
     }
 
     fn inside(&mut self, expression: &'a IdedExpr) -> Result<Known<'a>, String> {
@@ -215,13 +273,19 @@ impl<'a> Checker<'a> {
 
     fn selection(&mut self, id: u64, select: &'a SelectExpr) -> Result<Known<'a>, String> {
         let field = select.field.as_str();
-        let Known::Schema(node, resource) = self.expression(&select.operand)? else { return Ok(Known::Nothing) };
+        let (node, resource) = match self.expression(&select.operand)? {
+            Known::Schema(node, resource) => (node, resource),
+            Known::Nothing => return Ok(Known::Nothing),
+            Known::Time => return Err(self.report(id, field, "type 'timestamp' does not support field selection")),
+        };
         match node.kind {
             // The type of an int-or-string is only known when a rule runs.
             Kind::Any | Kind::IntOrString => Ok(Known::Nothing),
             Kind::Object => {
                 let declared = node.properties.iter().find(|(name, _)| escape(name) == field);
-                if resource && RESOURCE_FIELDS.contains(&field) {
+                if select.test && (resource || declared.is_some() || node.additional.is_some()) {
+                    Ok(Known::Nothing)
+                } else if resource && RESOURCE_FIELDS.contains(&field) {
                     Ok(Known::Nothing)
                 } else if let Some((_, inner)) = declared {
                     Ok(Known::Schema(inner, inner.embedded))
@@ -253,8 +317,8 @@ impl<'a> Checker<'a> {
         }
         if let Some(target) = &call.target {
             let namespace = matches!(&target.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()));
-            if !namespace {
-                self.expression(target)?;
+            if !namespace && let Known::Time = self.expression(target)? {
+                return Err(self.mismatch(id, name, "timestamp"));
             }
         }
         if let ("_[_]", [operand, index]) = (name, &call.args[..]) {
@@ -262,7 +326,28 @@ impl<'a> Checker<'a> {
             self.expression(index)?;
             return Ok(element(operand));
         }
-        self.all(&call.args)
+        self.arguments(id, name, &call.args)
+    }
+
+    /// The arguments of a function or operator, and what is known of its result.
+    fn arguments(&mut self, id: u64, name: &str, args: &'a [IdedExpr]) -> Result<Known<'a>, String> {
+        let mut times = 0;
+        for argument in args {
+            times += usize::from(matches!(self.expression(argument)?, Known::Time));
+        }
+        let literal = args.iter().any(|argument| matches!(argument.expr, Expr::Literal(_)));
+        match name {
+            "timestamp" => Ok(Known::Time),
+            _ if times == 0 => Ok(Known::Nothing),
+            name if COMPARISONS.contains(&name) && !literal => Ok(Known::Nothing),
+            "_?_:_" if times == 2 => Ok(Known::Time),
+            "_?_:_" | "@in" => Ok(Known::Nothing),
+            name => Err(self.mismatch(id, name, "timestamp")),
+        }
+    }
+
+    fn mismatch(&self, id: u64, name: &str, kind: &str) -> String {
+        self.report(id, "", &format!("found no matching overload for '{name}' applied to '({kind})'"))
     }
 
     fn comprehension(&mut self, comprehension: &'a ComprehensionExpr) -> Result<Known<'a>, String> {
