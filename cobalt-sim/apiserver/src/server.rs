@@ -92,9 +92,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Does what a cluster's controller manager does to nodes and namespaces: nodes that are not ready, unreachable
-    /// or unschedulable are tainted, namespaces get their default service account. Implies
-    /// [`ServerBuilder::service_accounts`].
+    /// Does what a cluster's controller manager does to nodes, namespaces and admission policies: nodes that are not
+    /// ready, unreachable or unschedulable are tainted, namespaces get their default service account, and policies
+    /// say in their status that they were checked. Implies [`ServerBuilder::service_accounts`].
     pub fn controller_manager(mut self) -> Self {
         self.service_accounts = true;
         self.controller_manager = true;

@@ -2,9 +2,10 @@
 //! variables, fields the schema does not declare.
 
 use cel::Program;
-use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, SelectExpr};
 
 use super::convert::{self, escape};
+use super::types::{self, Known};
 use crate::schema::node::{Kind, Node};
 use crate::schema::shape::RESOURCE_FIELDS;
 
@@ -94,43 +95,6 @@ const FUNCTIONS: &[&str] = &[
     "timestamp",
 ];
 
-/// What two points in time may be given to.
-const COMPARISONS: [&str; 6] = ["_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"];
-
-/// Operators and functions that never answer with a bool.
-const NO_BOOLS: &[&str] = &[
-    "_+_",
-    "_-_",
-    "_*_",
-    "_/_",
-    "_%_",
-    "-_",
-    "size",
-    "int",
-    "uint",
-    "double",
-    "string",
-    "bytes",
-    "type",
-    "timestamp",
-    "lowerAscii",
-    "upperAscii",
-    "trim",
-    "join",
-    "replace",
-    "substring",
-    "charAt",
-    "split",
-    "indexOf",
-    "lastIndexOf",
-    "find",
-    "findAll",
-    "sum",
-    "format",
-    "quote",
-    "reverse",
-];
-
 pub(super) const NAMESPACES: [&str; 4] = ["lists", "math", "optional", "strings"];
 const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint"];
@@ -151,22 +115,11 @@ pub(super) fn check(program: &Program, source: &str, scope: &Scope<'_>) -> Resul
     let whole = program.expression();
     let known = checker.expression(whole)?;
     checker.findings.no_bool = match (&whole.expr, known) {
-        (Expr::Literal(literal), _) => !matches!(literal, LiteralValue::Boolean(_)),
-        (Expr::List(_) | Expr::Map(_), _) | (_, Known::Time) => true,
-        (Expr::Call(call), _) if NO_BOOLS.contains(&call.func_name.as_str()) => true,
-        (_, Known::Schema(node, _)) => !matches!(node.kind, Kind::Boolean | Kind::Any | Kind::IntOrString),
-        (_, Known::Nothing) => false,
+        (Expr::List(_) | Expr::Map(_), _) => true,
+        (_, Known::Schema(node, _)) if matches!(node.kind, Kind::Array | Kind::Object) => true,
+        (_, known) => types::name(known).is_some_and(|name| name != "bool"),
     };
     Ok(checker.findings)
-}
-
-/// What is known of an expression's type.
-#[derive(Clone, Copy)]
-enum Known<'a> {
-    Nothing,
-    Schema(&'a Node, bool),
-    /// A point in time.
-    Time,
 }
 
 struct Checker<'a> {
@@ -220,7 +173,8 @@ impl<'a> Checker<'a> {
                 let message = format!("undeclared reference to '{}' (in container '')", literal.type_name);
                 Err(self.report(expression.id, "", &message))
             }
-            Expr::Literal(_) | Expr::Unspecified => Ok(Known::Nothing),
+            Expr::Literal(literal) => Ok(types::literal(literal)),
+            Expr::Unspecified => Ok(Known::Nothing),
         }
     }
 
@@ -276,7 +230,10 @@ impl<'a> Checker<'a> {
         let (node, resource) = match self.expression(&select.operand)? {
             Known::Schema(node, resource) => (node, resource),
             Known::Nothing => return Ok(Known::Nothing),
-            Known::Time => return Err(self.report(id, field, "type 'timestamp' does not support field selection")),
+            known => {
+                let kind = types::name(known).unwrap_or_default();
+                return Err(self.report(id, field, &format!("type '{kind}' does not support field selection")));
+            }
         };
         match node.kind {
             // The type of an int-or-string is only known when a rule runs.
@@ -284,7 +241,7 @@ impl<'a> Checker<'a> {
             Kind::Object => {
                 let declared = node.properties.iter().find(|(name, _)| escape(name) == field);
                 if select.test && (resource || declared.is_some() || node.additional.is_some()) {
-                    Ok(Known::Nothing)
+                    Ok(Known::Scalar("bool"))
                 } else if resource && RESOURCE_FIELDS.contains(&field) {
                     Ok(Known::Nothing)
                 } else if let Some((_, inner)) = declared {
@@ -318,7 +275,8 @@ impl<'a> Checker<'a> {
         if let Some(target) = &call.target {
             let namespace = matches!(&target.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()));
             if !namespace && let Known::Time = self.expression(target)? {
-                return Err(self.mismatch(id, name, "timestamp"));
+                let message = format!("found no matching overload for '{name}' applied to 'timestamp.()'");
+                return Err(self.report(id, name, &message));
             }
         }
         if let ("_[_]", [operand, index]) = (name, &call.args[..]) {
@@ -326,28 +284,20 @@ impl<'a> Checker<'a> {
             self.expression(index)?;
             return Ok(element(operand));
         }
-        self.arguments(id, name, &call.args)
+        self.arguments(id, call)
     }
 
     /// The arguments of a function or operator, and what is known of its result.
-    fn arguments(&mut self, id: u64, name: &str, args: &'a [IdedExpr]) -> Result<Known<'a>, String> {
-        let mut times = 0;
-        for argument in args {
-            times += usize::from(matches!(self.expression(argument)?, Known::Time));
+    fn arguments(&mut self, id: u64, call: &'a CallExpr) -> Result<Known<'a>, String> {
+        let name = call.func_name.as_str();
+        let mut known = Vec::with_capacity(call.args.len());
+        for argument in &call.args {
+            known.push(self.expression(argument)?);
         }
-        let literal = args.iter().any(|argument| matches!(argument.expr, Expr::Literal(_)));
-        match name {
-            "timestamp" => Ok(Known::Time),
-            _ if times == 0 => Ok(Known::Nothing),
-            name if COMPARISONS.contains(&name) && !literal => Ok(Known::Nothing),
-            "_?_:_" if times == 2 => Ok(Known::Time),
-            "_?_:_" | "@in" => Ok(Known::Nothing),
-            name => Err(self.mismatch(id, name, "timestamp")),
-        }
-    }
-
-    fn mismatch(&self, id: u64, name: &str, kind: &str) -> String {
-        self.report(id, "", &format!("found no matching overload for '{name}' applied to '({kind})'"))
+        types::result(name, &known).map_err(|kinds| {
+            let message = format!("found no matching overload for '{name}' applied to '({kinds})'");
+            self.report(id, "", &message)
+        })
     }
 
     fn comprehension(&mut self, comprehension: &'a ComprehensionExpr) -> Result<Known<'a>, String> {

@@ -4,6 +4,7 @@ mod check;
 pub(super) mod convert;
 pub(super) mod cost;
 mod functions;
+mod types;
 
 use std::sync::{Arc, LazyLock};
 
