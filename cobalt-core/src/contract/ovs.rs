@@ -89,6 +89,7 @@ fn nowhere() -> TraceRequest {
         bridge: NO_BRIDGE.into(),
         in_port: "nothing".into(),
         ethernet: ("00:00:00:00:00:01".into(), "00:00:00:00:00:02".into()),
+        vlan: None,
         ip: None,
         transport: None,
     }

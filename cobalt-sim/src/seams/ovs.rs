@@ -10,8 +10,9 @@ use cobalt_core::{
     Error, Result,
     ids::HostName,
     ovs::{
-        Bond, BondMember, Bridge, CaptureRequest, Controller, Daemon, FdbEntry, Interface, InterfaceRole, OvsChange,
-        OvsFeatures, OvsInspector, OvsSnapshot, Trace, TraceRequest, TraceStep, Verdict,
+        Binding, Bond, BondKind, BondMember, Bridge, CaptureRequest, Controller, Daemon, DatapathCounters, FdbEntry,
+        Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
+        TraceRequest, TraceStep, Verdict,
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -27,6 +28,8 @@ const INTEGRATION: &str = "br-int";
 const EXTERNAL: &str = "br-ex";
 const PROVIDER: &str = "br-provider";
 const BOND: &str = "bond0";
+/// The switch at the other end of the bond.
+const PARTNER: &str = "02:00:00:00:00:01";
 /// Flows of OVN that are there without any VM, and those that each VM adds.
 const BASE_FLOWS: u64 = 160;
 const FLOWS_PER_PORT: u64 = 24;
@@ -135,8 +138,12 @@ fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interface {
         error: None,
         ifindex: Some(1),
         ofport: Some(1),
+        mac: None,
+        instance: None,
         logical_port: None,
-        bound: None,
+        binding: None,
+        remote_chassis: None,
+        remote_known: None,
         statistics: BTreeMap::from([("rx_packets".to_owned(), 0), ("tx_packets".to_owned(), 0)]),
     }
 }
@@ -158,14 +165,20 @@ fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
     }
     for neighbour in neighbours(state, host) {
         let name = format!("ovn-{neighbour}-0");
-        all.push(interface(&name, INTEGRATION, InterfaceRole::Tunnel));
+        all.push(Interface {
+            remote_chassis: Some(neighbour.to_string()),
+            remote_known: Some(true),
+            ..interface(&name, INTEGRATION, InterfaceRole::Tunnel)
+        });
     }
     for vm in guests(host) {
         let millis = host.domains.get(&vm).map_or(0, |domain| domain.run_time(state.now).as_millis());
         let packets = u64::try_from(millis / 10).unwrap_or(u64::MAX);
         all.push(Interface {
+            mac: Some(mac(vm)),
+            instance: Some(vm.to_string()),
             logical_port: Some(vm.to_string()),
-            bound: controls.then_some(true),
+            binding: controls.then_some(Binding::Here),
             statistics: BTreeMap::from([("rx_packets".to_owned(), packets), ("tx_packets".to_owned(), packets)]),
             ..interface(&tap(vm), INTEGRATION, InterfaceRole::Instance)
         });
@@ -178,7 +191,7 @@ fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
             ifindex: Some(0),
             ofport: Some(-1),
             logical_port: Some(port.clone()),
-            bound: controls.then_some(false),
+            binding: controls.then_some(Binding::Unknown),
             statistics: BTreeMap::new(),
             ..interface(&name, INTEGRATION, InterfaceRole::Instance)
         });
@@ -235,16 +248,19 @@ fn bond(host: &Host) -> Bond {
         BondMember {
             name: card.to_owned(),
             enabled: up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running,
+            link_up: Some(up),
             lacp: Some(if switch.lacp_silent { "expired" } else { "current" }.to_owned()),
+            partner: (!switch.lacp_silent).then(|| PARTNER.to_owned()),
         }
     };
-    Bond { name: BOND.into(), mode: "balance-tcp".into(), members: vec![member("eth1"), member("eth2")] }
+    let (name, mode) = (BOND.into(), "balance-tcp".into());
+    Bond { name, kind: BondKind::Ovs, mode, lacp: true, members: vec![member("eth1"), member("eth2")] }
 }
 
 #[async_trait]
 impl OvsInspector for SimSwitch {
     fn features(&self) -> OvsFeatures {
-        OvsFeatures { trace: true, capture: true, southbound: true }
+        OvsFeatures { trace: true, capture: true, flows: true, counters: true, southbound: true }
     }
 
     async fn snapshot(&self) -> Result<OvsSnapshot> {
@@ -271,6 +287,7 @@ impl OvsInspector for SimSwitch {
                         southbound: Some("ssl:[fd00::10]:6642".into()),
                         chassis_id: Some(host.name.to_string()),
                         openflow_connected: Some(switch.controller == DaemonState::Running),
+                        unplugged: (!switch.southbound_lost && !host.partitioned).then(Vec::new),
                         lag: (switch.controller == DaemonState::Running).then_some(u64::from(switch.southbound_lost)),
                     }),
                     configuration_pending: switch.vswitchd != DaemonState::Running,
@@ -344,6 +361,37 @@ impl OvsInspector for SimSwitch {
         .await
     }
 
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        let what = || format!("read the flows of {bridge}");
+        self.ask("flows", what, bridge, |state, host, _| {
+            let ports = interfaces(state, host);
+            let found = bridges(host, &ports).into_iter().find(|found| found.name == bridge);
+            let tables = found.and_then(|bridge| bridge.flows).unwrap_or_default();
+            let wanted = tables.into_iter().filter(move |(number, _)| table.is_none_or(|wanted| wanted == *number));
+            let flows = wanted.flat_map(|(table, count)| (0..count).map(move |number| flow(table, number)));
+            Ok(stream::iter(flows.map(Ok)).boxed())
+        })
+        .await
+    }
+
+    async fn counters(&self) -> Result<OvsCounters> {
+        self.call(
+            "counters",
+            || "read the counters".into(),
+            |state, host, _| {
+                let mut counters = OvsCounters::default();
+                if host.switch.vswitchd == DaemonState::Running {
+                    let packets = |port: &Interface| port.statistics.get("rx_packets").copied().unwrap_or(0);
+                    let hit = interfaces(state, host).iter().map(packets).sum();
+                    let datapath = DatapathCounters { hit, missed: hit / 100, lost: 0, flows: 8 };
+                    counters.datapaths.insert("ovs-system".into(), datapath);
+                }
+                Ok(counters)
+            },
+        )
+        .await
+    }
+
     async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
         self.ask(
             "fdb",
@@ -381,6 +429,20 @@ impl OvsInspector for SimSwitch {
             },
         )
         .await
+    }
+}
+
+/// An invented flow: of each table, the one of that number.
+fn flow(table: u8, number: u64) -> Flow {
+    Flow {
+        table,
+        priority: 100,
+        cookie: number,
+        age: Duration::from_secs(60),
+        packets: 0,
+        bytes: 0,
+        matched: format!("reg0={number:#x}"),
+        actions: "drop".into(),
     }
 }
 

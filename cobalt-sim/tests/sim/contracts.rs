@@ -324,6 +324,7 @@ impl OvsFixture for Machine {
             bridge: "br-int".into(),
             in_port: from.port.clone(),
             ethernet: (from.mac.clone(), to.mac.clone()),
+            vlan: None,
             ip: Some(([10, 0, 0, 1].into(), [10, 0, 0, 2].into())),
             transport: None,
         })

@@ -1,6 +1,6 @@
 //! Switches: what a fault looks like from the seam.
 
-use cobalt_core::ovs::{Daemon, OvsChange, OvsInspector};
+use cobalt_core::ovs::{Binding, Daemon, OvsChange, OvsInspector};
 use cobalt_sim::{DaemonState, Region, SwitchFault};
 use futures::StreamExt;
 
@@ -19,7 +19,7 @@ async fn a_lost_card_an_orphan_port_and_stale_flows_are_seen_and_mended() {
     let broken = switch.snapshot().await.unwrap();
     assert_eq!(broken.bonds[0].active_members(), 1);
     let orphan = broken.interfaces.iter().find(|port| port.logical_port.as_deref() == Some("lost-port")).unwrap();
-    assert_eq!((orphan.ofport, orphan.bound), (Some(-1), Some(false)));
+    assert_eq!((orphan.ofport, &orphan.binding), (Some(-1), &Some(Binding::Unknown)));
     assert_eq!(switch.stale_flows("br-int").await.unwrap().values().sum::<u64>(), 9);
 
     world.switch_fault(&host, SwitchFault::Repaired).unwrap();
