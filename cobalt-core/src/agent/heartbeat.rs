@@ -31,8 +31,9 @@ use super::{
     part::{Context, Part},
 };
 use crate::{
+    Error,
     api::{Hypervisor, labels},
-    backend::BackendEvent,
+    backend::{BackendEvent, HypervisorBackend},
     runtime::{
         api_category,
         args::duration,
@@ -157,6 +158,20 @@ impl Health {
         *self = now;
         turned
     }
+
+    /// Nobody tells of a connection that never was, so it is asked for as long as nothing is known.
+    async fn ask(&mut self, backend: &dyn HypervisorBackend, limit: Duration) {
+        if *self != Self::Unknown {
+            return;
+        }
+        match timeout(limit, backend.versions()).await {
+            Ok(Err(error @ (Error::Unavailable { .. } | Error::Denied { .. } | Error::Timeout { .. }))) => {
+                *self = Self::Disconnected(Chain(&error).to_string());
+            }
+            Ok(_) => *self = Self::Connected,
+            Err(_) => {}
+        }
+    }
 }
 
 #[async_trait]
@@ -199,6 +214,10 @@ impl Part for Heartbeat {
                     }
                 };
                 beat = false;
+                tokio::select! {
+                    () = stop.triggered() => return Ok(()),
+                    () = health.ask(context.backend.as_ref(), self.interval) => {}
+                }
                 let body = Patch::Apply(self.body(&owner, &context, &health));
                 // Not longer than until the next one is due: beats never pile up.
                 let answer = tokio::select! {
