@@ -16,6 +16,7 @@ pub mod incident;
 mod migration;
 mod node;
 mod once;
+pub mod ovs;
 mod pace;
 mod part;
 pub mod program;
