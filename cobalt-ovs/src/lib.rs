@@ -5,7 +5,10 @@ pub mod jsonrpc;
 mod options;
 pub mod ovsdb;
 mod remote;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
+pub mod unixctl;
 
 pub use cobalt_core::ovs::OvsInspector;
 
