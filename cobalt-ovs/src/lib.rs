@@ -14,3 +14,5 @@
 //! ```
 
 pub use cobalt_core::ovs::OvsInspector;
+
+pub mod openflow;
