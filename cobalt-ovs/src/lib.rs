@@ -1,6 +1,7 @@
 //! [`OvsInspector`] over OVSDB, unixctl and OpenFlow.
 
 pub mod error;
+mod inspector;
 pub mod jsonrpc;
 pub mod openflow;
 mod options;
@@ -15,6 +16,7 @@ pub use cobalt_core::ovs::OvsInspector;
 
 pub use self::{
     error::{Error, Result},
+    inspector::{OvsOptions, OvsSwitch, Southbound},
     options::{ConnectOptions, Pki},
     remote::Remote,
 };
