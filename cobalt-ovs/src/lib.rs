@@ -16,3 +16,4 @@
 pub use cobalt_core::ovs::OvsInspector;
 
 pub mod openflow;
+pub mod show;
