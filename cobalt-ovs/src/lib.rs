@@ -7,6 +7,7 @@ pub mod openflow;
 mod options;
 pub mod ovsdb;
 mod remote;
+pub mod show;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;
