@@ -15,5 +15,6 @@
 
 pub use cobalt_core::ovs::OvsInspector;
 
+pub mod capture;
 pub mod openflow;
 pub mod show;
