@@ -15,6 +15,7 @@ pub mod incident;
 mod migration;
 mod node;
 mod once;
+pub mod ovs;
 mod part;
 pub mod program;
 mod reboot;

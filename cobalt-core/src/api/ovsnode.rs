@@ -1,6 +1,6 @@
 //! OVSNode: the virtual switch of one host.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,10 @@ pub struct OVSNodeStatus {
     /// What is wrong.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub issues: Option<Vec<Issue>>,
+
+    /// Where questions about the switch are answered: traces, captures, diagnoses.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub diagnostics: Option<Diagnostics>,
 }
 
 tolerant::section_at!("status", OVSNodeStatus);
@@ -264,8 +268,32 @@ pub struct Issue {
     pub detected_at: Option<Time>,
 }
 
+/// Where the agent of a host answers questions about its switch, over HTTPS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Diagnostics {
+    /// The address.
+    #[serde(deserialize_with = "tolerant::or_default")]
+    pub address: String,
+    /// The port.
+    #[serde(deserialize_with = "tolerant::or_default")]
+    pub port: i32,
+    /// The name to expect in its certificate; the address if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// Who vouches for its certificate, as PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "byte"))]
+    pub ca_bundle: Option<ByteString>,
+    /// For whom a token has to be meant; the API server if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+}
+
 tolerant::objects!(
     NodeRef,
+    Diagnostics,
     Bridge,
     Interfaces,
     PhysicalInterface,

@@ -1,0 +1,3 @@
+//! The OVS agent: it publishes how the virtual switch of one host is, and answers questions about it.
+
+pub mod endpoints;
