@@ -33,6 +33,8 @@ const PARTNER: &str = "02:00:00:00:00:01";
 /// Flows of OVN that are there without any VM, and those that each VM adds.
 const BASE_FLOWS: u64 = 160;
 const FLOWS_PER_PORT: u64 = 24;
+/// Bits per second of each card.
+const CARD_SPEED: u64 = 100_000_000_000;
 const STALE_COOKIE: u64 = 0xdead_beef;
 
 /// The switch of one simulated host. Clones share their faults; a new one from
@@ -158,7 +160,7 @@ fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
     {
         all.push(Interface {
             link_up: Some(!switch.links_down.contains(card)),
-            speed_bps: Some(100_000_000_000),
+            speed_bps: Some(CARD_SPEED),
             bond: bond.map(str::to_owned),
             ..interface(card, bridge, InterfaceRole::Physical)
         });
@@ -249,6 +251,7 @@ fn bond(host: &Host) -> Bond {
             name: card.to_owned(),
             enabled: up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running,
             link_up: Some(up),
+            speed_bps: Some(CARD_SPEED),
             lacp: Some(if switch.lacp_silent { "expired" } else { "current" }.to_owned()),
             partner: (!switch.lacp_silent).then(|| PARTNER.to_owned()),
         }

@@ -71,10 +71,10 @@ async fn the_doctor_says_what_is_wrong_and_what_to_do() {
     }
     let (code, body) = ask(&router, "GET", "/v1/doctor", ALICE, Value::Null).await;
     assert_eq!(code, StatusCode::OK);
-    assert_eq!(body["summary"], "the switch has 2 errors and 3 warnings", "{body:#}");
+    assert_eq!(body["summary"], "the switch has 2 critical findings and 3 warnings", "{body:#}");
     let findings = body["findings"].as_array().unwrap();
     let kinds: Vec<&str> = findings.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["BondDown", "PortError", "LacpPartnerSilent", "LacpPartnerSilent", "UnknownLogicalPort"]);
+    assert_eq!(kinds, ["BondDown", "InterfaceError", "LacpPartnerSilent", "LacpPartnerSilent", "UnknownLogicalPort"]);
     assert!(findings.iter().all(|finding| !finding["advice"].as_str().unwrap().is_empty()));
 
     rig.region.world().switch_fault(&rig.host, SwitchFault::Switch(DaemonState::Hung)).unwrap();

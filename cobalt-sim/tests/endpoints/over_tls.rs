@@ -38,21 +38,21 @@ struct Served {
 
 async fn serve(rig: &Rig, endpoints: Endpoints) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let published = endpoints.published("127.0.0.1", &listener).unwrap();
-    let serving = endpoints.serve(listener, rig.stop.clone());
+    let published = endpoints.published();
+    let serving = endpoints.serve(listener, [127, 0, 0, 1].into(), rig.stop.clone());
     let running = tokio::spawn(async move { serving.await.unwrap() });
     Served { published, running }
 }
 
 impl Served {
     /// Waits until the certificate is one that was not seen before.
-    async fn authority(&mut self, before: Option<&[u8]>) -> Vec<u8> {
+    async fn authority(&mut self, before: Option<&str>) -> String {
         let told = async {
             loop {
                 if let Some(bundle) = self.published.get().and_then(|told| told.ca_bundle)
-                    && before != Some(&bundle.0)
+                    && before != Some(bundle.as_str())
                 {
-                    return bundle.0;
+                    return bundle;
                 }
                 self.published.changed().await;
             }
@@ -62,12 +62,12 @@ impl Served {
 
     fn address(&self) -> String {
         let told = self.published.get().unwrap();
-        format!("{}:{}", told.address, told.port)
+        told.url.strip_prefix("https://").unwrap().to_owned()
     }
 
-    async fn connect(&self, authority: &[u8], name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+    async fn connect(&self, authority: &str, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
-        for root in CertificateDer::pem_slice_iter(authority) {
+        for root in CertificateDer::pem_slice_iter(authority.as_bytes()) {
             roots.add(root.unwrap()).unwrap();
         }
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
@@ -77,14 +77,7 @@ impl Served {
         TlsConnector::from(Arc::new(config.with_no_client_auth())).connect(name, stream).await
     }
 
-    async fn request(
-        &self,
-        authority: &[u8],
-        name: &str,
-        method: &str,
-        path: &str,
-        body: &Value,
-    ) -> Response<Incoming> {
+    async fn request(&self, authority: &str, name: &str, method: &str, path: &str, body: &Value) -> Response<Incoming> {
         let stream = self.connect(authority, name).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
@@ -111,7 +104,7 @@ async fn it_serves_with_a_certificate_of_its_own_that_it_publishes() {
     }
     assert!(served.connect(&authority, "somebody-else").await.is_err(), "the name is checked");
     let other = certificate("other").0;
-    assert!(served.connect(other.as_bytes(), &host).await.is_err(), "the authority is checked");
+    assert!(served.connect(&other, &host).await.is_err(), "the authority is checked");
     rig.stop.trigger();
     timeout(LONG, served.running).await.unwrap().unwrap();
 }
@@ -190,14 +183,14 @@ async fn a_certificate_in_a_secret_is_followed() {
     let first = certificate(name);
     store(&rig, &first).await;
     let authority = served.authority(None).await;
-    assert_eq!(authority, first.0.as_bytes());
+    assert_eq!(authority, first.0);
     let answer = served.request(&authority, name, "GET", "/v1/bonds", &Value::Null).await;
     assert_eq!(answer.status(), StatusCode::OK);
 
     let second = certificate(name);
     store(&rig, &second).await;
     let renewed = served.authority(Some(&authority)).await;
-    assert_eq!(renewed, second.0.as_bytes());
+    assert_eq!(renewed, second.0);
     let answer = served.request(&renewed, name, "GET", "/v1/bonds", &Value::Null).await;
     assert_eq!(answer.status(), StatusCode::OK);
     assert!(served.connect(&authority, name).await.is_err(), "the old one is no longer served");
@@ -208,7 +201,7 @@ async fn a_certificate_in_a_secret_is_followed() {
     let answer = served.request(&renewed, name, "GET", "/v1/bonds", &Value::Null).await;
     assert_eq!(answer.status(), StatusCode::OK);
     store(&rig, &third).await;
-    assert_eq!(served.authority(Some(&renewed)).await, third.0.as_bytes());
+    assert_eq!(served.authority(Some(&renewed)).await, third.0);
     rig.stop.trigger();
     timeout(LONG, served.running).await.unwrap().unwrap();
 }

@@ -11,6 +11,7 @@ mod heartbeat;
 mod incidents;
 mod migrations;
 mod operator;
+mod ovs;
 mod reboot;
 mod takeover;
 mod update;

@@ -3,12 +3,16 @@
 use std::{net::IpAddr, time::Duration};
 
 use clap::Args;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
 use tokio::net::TcpListener;
 
 use super::{Endpoints, Limits, TlsSource};
 use crate::runtime::{
     admin::{self, AdminError},
     args::{BindAddress, duration},
+    queue::Backoff,
+    shutdown::Chain,
     watch::ObjectKey,
 };
 
@@ -21,23 +25,23 @@ const HEADING: &str = "Troubleshooting endpoints";
 pub struct EndpointArgs {
     /// Address of the troubleshooting endpoints (HTTPS); `0` turns them off
     #[arg(long, default_value = "0.0.0.0:9443", value_name = "IP:PORT", help_heading = HEADING)]
-    pub diagnostics_bind_address: BindAddress,
+    pub troubleshooting_bind_address: BindAddress,
 
     /// Address of this host to publish for them [default: the Node's InternalIP]
     #[arg(long, env = "NODE_IP", value_name = "ADDRESS", help_heading = HEADING)]
-    pub diagnostics_address: Option<IpAddr>,
+    pub troubleshooting_address: Option<IpAddr>,
 
     /// Secret with their certificate (tls.crt, tls.key, ca.crt), as NAME or NAMESPACE/NAME [default: one is made]
     #[arg(long, value_name = "SECRET", help_heading = HEADING)]
-    pub diagnostics_tls_secret: Option<String>,
+    pub troubleshooting_tls_secret: Option<String>,
 
     /// Name that clients are to expect in that certificate [default: the Node's name]
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
-    pub diagnostics_server_name: Option<String>,
+    pub troubleshooting_server_name: Option<String>,
 
     /// Audience that tokens must be meant for [default: the API server]
     #[arg(long, value_name = "AUDIENCE", help_heading = HEADING)]
-    pub diagnostics_audience: Option<String>,
+    pub troubleshooting_audience: Option<String>,
 
     /// How many captures run at a time
     #[arg(long, default_value_t = 2, value_name = "N", help_heading = HEADING, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -73,9 +77,33 @@ fn capture_time(text: &str) -> Result<Duration, String> {
 impl EndpointArgs {
     /// Opens the listener, if there shall be one.
     pub async fn listen(&self) -> Result<Option<TcpListener>, AdminError> {
-        match self.diagnostics_bind_address {
+        match self.troubleshooting_bind_address {
             BindAddress::Off => Ok(None),
-            BindAddress::On(address) => admin::bind(address, "--diagnostics-bind-address").await.map(Some),
+            BindAddress::On(address) => admin::bind(address, "--troubleshooting-bind-address").await.map(Some),
+        }
+    }
+
+    /// The address of this host to publish: as given, or the internal one of its Node, which is waited for.
+    pub async fn address(&self, client: &Client, node: &str) -> IpAddr {
+        if let Some(given) = self.troubleshooting_address {
+            return given;
+        }
+        let nodes: Api<Node> = Api::all(client.clone());
+        let backoff = Backoff { first: Duration::from_secs(1), limit: Duration::from_secs(60) };
+        let mut failures = 0;
+        loop {
+            match nodes.get_opt(node).await {
+                Ok(found) => {
+                    let addresses = found.and_then(|node| node.status?.addresses).unwrap_or_default();
+                    let mut internal = addresses.iter().filter(|address| address.type_ == "InternalIP");
+                    if let Some(address) = internal.find_map(|address| address.address.parse().ok()) {
+                        return address;
+                    }
+                }
+                Err(error) => tracing::warn!(node, error = %Chain(&error), "could not ask for the Node's address"),
+            }
+            failures += 1;
+            tokio::time::sleep(backoff.after(failures)).await;
         }
     }
 
@@ -93,18 +121,18 @@ impl EndpointArgs {
     }
 
     /// Configures the endpoints of the host with this address.
-    pub fn apply(&self, endpoints: Endpoints, address: &str) -> Endpoints {
+    pub fn apply(&self, endpoints: Endpoints, address: IpAddr) -> Endpoints {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let object = endpoints.object.clone();
-        let name = given(&self.diagnostics_server_name).unwrap_or_else(|| object.name.clone());
-        let source = match given(&self.diagnostics_tls_secret) {
+        let name = given(&self.troubleshooting_server_name).unwrap_or_else(|| object.name.clone());
+        let source = match given(&self.troubleshooting_tls_secret) {
             Some(secret) => TlsSource::Secret(match secret.split_once('/') {
                 Some((namespace, name)) => ObjectKey::namespaced(namespace, name),
                 None => ObjectKey { namespace: object.namespace, name: secret },
             }),
-            None => TlsSource::SelfSigned(vec![name.clone(), address.to_owned()]),
+            None => TlsSource::SelfSigned(vec![name.clone(), address.to_string()]),
         };
-        let audience = given(&self.diagnostics_audience);
+        let audience = given(&self.troubleshooting_audience);
         endpoints.tls(source).server_name(name).audience(audience).limits(self.limits())
     }
 }

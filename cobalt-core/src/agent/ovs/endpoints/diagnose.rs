@@ -72,13 +72,13 @@ pub fn port(snapshot: &OvsSnapshot, interface: &Interface) -> Diagnosis {
 fn finish(snapshot: &OvsSnapshot, mut found: Vec<Finding>, what: &str) -> Diagnosis {
     found.sort_by_key(|finding| finding.severity);
     let of = |severity| found.iter().filter(|finding| finding.severity == severity).count();
-    let (errors, warnings) = (of(Severity::Error), of(Severity::Warning));
+    let (critical, warnings) = (of(Severity::Critical), of(Severity::Warning));
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    let summary = match (errors, warnings) {
+    let summary = match (critical, warnings) {
         (0, 0) => format!("nothing is wrong with {what}"),
         (0, _) => format!("{what} has {}", plural(warnings, "warning")),
-        (_, 0) => format!("{what} has {}", plural(errors, "error")),
-        _ => format!("{what} has {} and {}", plural(errors, "error"), plural(warnings, "warning")),
+        (_, 0) => format!("{what} has {}", plural(critical, "critical finding")),
+        _ => format!("{what} has {} and {}", plural(critical, "critical finding"), plural(warnings, "warning")),
     };
     let omitted = found.len().saturating_sub(LISTED) as u64;
     found.truncate(LISTED);
@@ -115,7 +115,7 @@ fn daemon(daemon: &Daemon, name: &str, consequence: &str) -> Option<Finding> {
         }
         _ => format!("start {name}, and read its log and the kernel's for why it ended"),
     };
-    Some(finding(Severity::Error, kind, name, message, advice))
+    Some(finding(Severity::Critical, kind, name, message, advice))
 }
 
 fn daemons(snapshot: &OvsSnapshot) -> Vec<Finding> {
@@ -124,7 +124,7 @@ fn daemons(snapshot: &OvsSnapshot) -> Vec<Finding> {
     found.extend(daemon(&snapshot.database, "ovsdb-server", "nothing about the switch can be changed"));
     if !snapshot.database_connected && snapshot.database.is_responsive() {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "DatabaseDisconnected",
             "ovsdb-server",
             "the agent has no connection to the switch's database: what is said here is what was last known",
@@ -153,7 +153,7 @@ fn ovn(controller: &Controller) -> Vec<Finding> {
     if !controller.southbound_connected {
         let place = controller.southbound.as_deref().unwrap_or("(not configured)");
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "SouthboundDisconnected",
             name,
             format!("ovn-controller has no connection to the southbound database at {place}: new ports get no flows"),
@@ -162,7 +162,7 @@ fn ovn(controller: &Controller) -> Vec<Finding> {
     }
     if controller.openflow_connected == Some(false) {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "OpenFlowDisconnected",
             name,
             "ovn-controller has no OpenFlow connection to the switch: it changes no flow",
@@ -172,7 +172,7 @@ fn ovn(controller: &Controller) -> Vec<Finding> {
     if let Some(lag) = controller.lag.filter(|lag| *lag > 0) {
         found.push(finding(
             Severity::Warning,
-            "ConfigurationLag",
+            "SouthboundLag",
             name,
             format!("the host is {lag} configuration steps behind the cloud's"),
             "ask again in a moment; if it grows, ovn-controller is overloaded or cannot reach the southbound database",
@@ -181,7 +181,7 @@ fn ovn(controller: &Controller) -> Vec<Finding> {
     for port in controller.unplugged.iter().flatten() {
         found.push(finding(
             Severity::Warning,
-            "PortUnplugged",
+            "UnpluggedPort",
             port,
             format!("the cloud has put logical port {port} on this host, and no interface claims it"),
             "see whether its VM runs here; if it does, its interface was not plugged into br-int",
@@ -194,7 +194,7 @@ fn silent_bridge(snapshot: &OvsSnapshot, bridge: &Bridge) -> Option<Finding> {
     // A switch that does not run is said once.
     (bridge.flows.is_none() && snapshot.switch.is_responsive()).then(|| {
         finding(
-            Severity::Error,
+            Severity::Critical,
             "BridgeUnresponsive",
             &bridge.name,
             format!("bridge {} does not answer to OpenFlow", bridge.name),
@@ -209,7 +209,7 @@ fn bond(bond: &Bond) -> Vec<Finding> {
     let mut found = Vec::new();
     if enabled == 0 {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "BondDown",
             name,
             format!("bond {name} sends over none of its {all} members: the host is cut off behind it"),
@@ -278,8 +278,8 @@ fn of_port(port: &Interface, claims: &Claims<'_>) -> Vec<Finding> {
     let never_opened = port.ofport == Some(-1);
     if let Some(error) = &port.error {
         found.push(finding(
-            Severity::Error,
-            "PortError",
+            Severity::Critical,
+            "InterfaceError",
             name,
             format!("the switch cannot use {name}: {error}"),
             if never_opened {
@@ -290,7 +290,7 @@ fn of_port(port: &Interface, claims: &Claims<'_>) -> Vec<Finding> {
         ));
     } else if never_opened {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "PortNotOpened",
             name,
             format!("the switch could not open {name}, so it has no OpenFlow port"),
@@ -298,7 +298,7 @@ fn of_port(port: &Interface, claims: &Claims<'_>) -> Vec<Finding> {
         ));
     } else if has_device && port.ifindex == Some(0) {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "DeviceVanished",
             name,
             format!("the device of {name} has vanished, and the port is still there"),
@@ -314,7 +314,7 @@ fn of_port(port: &Interface, claims: &Claims<'_>) -> Vec<Finding> {
         let remote = port.remote_chassis.as_deref().unwrap_or("a host");
         found.push(finding(
             Severity::Warning,
-            "TunnelToNowhere",
+            "StaleTunnel",
             name,
             format!("the tunnel {name} leads to {remote}, which the cloud no longer has"),
             "ovn-controller should remove it; if it stays, look at ovn-controller first",
@@ -326,7 +326,7 @@ fn of_port(port: &Interface, claims: &Claims<'_>) -> Vec<Finding> {
 fn link_down(port: &Interface) -> Finding {
     let name = &port.name;
     let (severity, advice) = match port.role {
-        InterfaceRole::Physical => (Severity::Error, "check cable, optics and the port of the physical switch"),
+        InterfaceRole::Physical => (Severity::Critical, "check cable, optics and the port of the physical switch"),
         InterfaceRole::Instance => (
             Severity::Warning,
             "see whether the VM runs and has not set its card down; a VM that boots is down for a moment",
@@ -343,7 +343,7 @@ fn claim(port: &Interface, logical: &str, claims: &Claims<'_>) -> Vec<Finding> {
     let others: Vec<&str> = claims.get(logical).into_iter().flatten().copied().filter(|other| other != name).collect();
     if !others.is_empty() {
         found.push(finding(
-            Severity::Error,
+            Severity::Critical,
             "DuplicateClaim",
             name,
             format!(
@@ -376,7 +376,7 @@ fn claim(port: &Interface, logical: &str, claims: &Claims<'_>) -> Vec<Finding> {
 /// Counters that should not count.
 fn counted(port: &Interface) -> Option<Finding> {
     let bad = |(name, value): (&String, &u64)| {
-        let suspicious = ["_dropped", "_errors", "_err", "_missed_errors", "collisions"];
+        let suspicious = ["_dropped", "_critical", "_err", "_missed_critical", "collisions"];
         (*value > 0 && suspicious.iter().any(|end| name.ends_with(end))).then(|| format!("{name} {value}"))
     };
     let counted: Vec<String> = port.statistics.iter().filter_map(bad).collect();

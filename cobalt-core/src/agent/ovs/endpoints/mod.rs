@@ -35,10 +35,14 @@ mod server;
 mod tls;
 pub mod wire;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
-use k8s_openapi::ByteString;
 use kube::Client;
 use tokio::{
     net::TcpListener,
@@ -55,7 +59,7 @@ pub use self::{
 };
 use self::{audit::Auditor, capture::Captures, guard::Guard, routes::Parts, tls::Certificates};
 use crate::{
-    api::Diagnostics,
+    api::Troubleshooting,
     ovs::OvsInspector,
     runtime::{
         clock::Clock,
@@ -112,9 +116,9 @@ impl Default for Limits {
 /// let listener = tokio::net::TcpListener::bind("0.0.0.0:9443").await?;
 /// let node = ObjectKey::namespaced("ovn-system", "node-1");
 /// let endpoints = Endpoints::new(client, node, switch).tls(TlsSource::SelfSigned(vec!["node-1".into()]));
-/// let published = endpoints.published("192.0.2.1", &listener)?; // for the status of the OVSNode
+/// let published = endpoints.published(); // for the status of the OVSNode
 /// # let _ = published;
-/// endpoints.serve(listener, stop).await
+/// endpoints.serve(listener, [192, 0, 2, 1].into(), stop).await
 /// # }
 /// ```
 #[derive(Clone)]
@@ -130,6 +134,7 @@ pub struct Endpoints {
     metrics: Arc<Metrics>,
     limits: Limits,
     certificates: Certificates,
+    told: watch::Sender<Option<Troubleshooting>>,
 }
 
 impl fmt::Debug for Endpoints {
@@ -154,6 +159,7 @@ impl Endpoints {
             metrics: Arc::default(),
             limits: Limits::default(),
             certificates: Certificates::new(),
+            told: watch::Sender::new(None),
         }
     }
 
@@ -206,16 +212,9 @@ impl Endpoints {
         self
     }
 
-    /// What to publish in the OVSNode's status, now and when it changes: nothing while there is no certificate.
-    pub fn published(&self, address: &str, listener: &TcpListener) -> std::io::Result<Published> {
-        let diagnostics = Diagnostics {
-            address: address.to_owned(),
-            port: listener.local_addr()?.port().into(),
-            server_name: Some(self.server_name.clone()),
-            ca_bundle: None,
-            audience: self.audience.clone(),
-        };
-        Ok(Published { diagnostics, authority: self.certificates.authority() })
+    /// What to publish in the OVSNode's status, now and when it changes: nothing while nobody answers.
+    pub fn published(&self) -> Published {
+        Published(self.told.subscribe())
     }
 
     /// The routes without TLS, for a server of one's own. What they start ends with `stop`.
@@ -234,15 +233,34 @@ impl Endpoints {
         }))
     }
 
-    /// Serves until `stop`.
-    pub async fn serve(self, listener: TcpListener, stop: Shutdown) -> Result<(), TaskError> {
+    /// Serves until `stop`. Clients reach this listener at this address.
+    pub async fn serve(self, listener: TcpListener, address: IpAddr, stop: Shutdown) -> Result<(), TaskError> {
         let acceptor = TlsAcceptor::from(Arc::new(self.certificates.server_config()?));
+        let described = Troubleshooting {
+            url: format!("https://{}", SocketAddr::new(address, listener.local_addr()?.port())),
+            server_name: Some(self.server_name.clone()),
+            ca_bundle: None,
+            audience: self.audience.clone(),
+        };
         let router = self.router(&stop);
         let limits = self.limits.connections.clone();
+        let mut authority = self.certificates.authority();
+        let told = self.told;
+        let tell = async {
+            loop {
+                let pem = authority.borrow_and_update().clone();
+                told.send_replace(pem.map(|pem| Troubleshooting { ca_bundle: Some(pem), ..described.clone() }));
+                if authority.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
         let certificates = self.certificates.run(self.tls, self.client, self.clock, self.metrics, stop.clone());
         let served = async {
-            server::serve(listener, acceptor, router, limits, &stop).await;
-            Ok(())
+            tokio::select! {
+                () = server::serve(listener, acceptor, router, limits, &stop) => Ok(()),
+                never = tell => never,
+            }
         };
         tokio::try_join!(certificates, served).map(|_| ())
     }
@@ -250,21 +268,17 @@ impl Endpoints {
 
 /// What the OVSNode's status says of the endpoints.
 #[derive(Clone, Debug)]
-pub struct Published {
-    diagnostics: Diagnostics,
-    authority: watch::Receiver<Option<Vec<u8>>>,
-}
+pub struct Published(watch::Receiver<Option<Troubleshooting>>);
 
 impl Published {
     /// What to publish now.
-    pub fn get(&self) -> Option<Diagnostics> {
-        let authority = self.authority.borrow().clone();
-        authority.map(|pem| Diagnostics { ca_bundle: Some(ByteString(pem)), ..self.diagnostics.clone() })
+    pub fn get(&self) -> Option<Troubleshooting> {
+        self.0.borrow().clone()
     }
 
     /// Waits for the next change. It never ends once the server has.
     pub async fn changed(&mut self) {
-        if self.authority.changed().await.is_err() {
+        if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -60,7 +60,7 @@ pub enum TlsSource {
 #[derive(Clone)]
 pub(super) struct Certificates {
     current: Arc<Resolver>,
-    authority: watch::Sender<Option<Vec<u8>>>,
+    authority: watch::Sender<Option<String>>,
 }
 
 impl fmt::Debug for Certificates {
@@ -99,7 +99,7 @@ impl Certificates {
     }
 
     /// Who vouches for the certificate, as PEM; none while there is no certificate.
-    pub(super) fn authority(&self) -> watch::Receiver<Option<Vec<u8>>> {
+    pub(super) fn authority(&self) -> watch::Receiver<Option<String>> {
         self.authority.subscribe()
     }
 
@@ -112,7 +112,7 @@ impl Certificates {
         Ok(config)
     }
 
-    fn install(&self, certificate: &[u8], key: &[u8], authority: Vec<u8>) -> Result<(), TlsError> {
+    fn install(&self, certificate: &[u8], key: &[u8], authority: String) -> Result<(), TlsError> {
         let chain: Vec<CertificateDer<'static>> =
             CertificateDer::pem_slice_iter(certificate).collect::<Result<_, _>>().map_err(TlsError::Pem)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Pem)?;
@@ -139,7 +139,7 @@ impl Certificates {
         match source {
             TlsSource::SelfSigned(names) => loop {
                 let made = make(&names, clock.now())?;
-                self.install(made.certificate.as_bytes(), made.key.as_bytes(), made.authority.into_bytes())?;
+                self.install(made.certificate.as_bytes(), made.key.as_bytes(), made.authority)?;
                 tokio::select! {
                     () = stop.triggered() => return Ok(()),
                     () = tokio::time::sleep(RENEW) => {}
@@ -198,7 +198,7 @@ impl Certificates {
     /// Takes the certificate of a Secret into use. A bad one leaves the last good one in place.
     fn load(&self, key: &ObjectKey, secret: &Secret, now: Timestamp) -> bool {
         let loaded = Bundle::of(secret, now).map_err(TaskError::from).and_then(|bundle| {
-            self.install(&bundle.certificate, &bundle.key, bundle.ca.clone())?;
+            self.install(&bundle.certificate, &bundle.key, String::from_utf8_lossy(&bundle.ca).into_owned())?;
             tracing::info!(secret = %key, version = bundle.version, "the endpoints' certificate is loaded");
             Ok(())
         });

@@ -178,7 +178,7 @@ pub struct CaptureView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Traffic is or will be lost.
-    Error,
+    Critical,
     /// Something is out of order, and traffic may still flow.
     Warning,
     /// Worth knowing.

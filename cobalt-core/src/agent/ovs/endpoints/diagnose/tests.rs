@@ -29,7 +29,8 @@ fn interface(name: &str, role: InterfaceRole) -> Interface {
 }
 
 fn member(name: &str, enabled: bool) -> BondMember {
-    BondMember { name: name.into(), enabled, link_up: Some(true), lacp: Some("current".into()), partner: None }
+    let lacp = Some("current".into());
+    BondMember { name: name.into(), enabled, link_up: Some(true), lacp, partner: None, speed_bps: None }
 }
 
 /// A host on which all is well.
@@ -83,31 +84,31 @@ fn a_host_on_which_all_is_well_has_no_findings() {
 
 #[test]
 fn each_fault_is_found_and_comes_with_advice() {
-    use Severity::{Error, Warning};
+    use Severity::{Critical, Warning};
     type Change = fn(&mut OvsSnapshot);
     let table: &[(Change, Severity, &str, &str)] = &[
-        (|s| s.switch = Daemon::Unresponsive, Error, "DaemonUnresponsive", "ovs-vswitchd"),
-        (|s| s.switch = Daemon::Absent, Error, "DaemonAbsent", "ovs-vswitchd"),
-        (|s| s.database = Daemon::Absent, Error, "DaemonAbsent", "ovsdb-server"),
-        (|s| s.database_connected = false, Error, "DatabaseDisconnected", "ovsdb-server"),
+        (|s| s.switch = Daemon::Unresponsive, Critical, "DaemonUnresponsive", "ovs-vswitchd"),
+        (|s| s.switch = Daemon::Absent, Critical, "DaemonAbsent", "ovs-vswitchd"),
+        (|s| s.database = Daemon::Absent, Critical, "DaemonAbsent", "ovsdb-server"),
+        (|s| s.database_connected = false, Critical, "DatabaseDisconnected", "ovsdb-server"),
         (|s| s.configuration_pending = true, Warning, "ConfigurationPending", "ovs-vswitchd"),
-        (|s| s.bridges[0].flows = None, Error, "BridgeUnresponsive", "br-int"),
+        (|s| s.bridges[0].flows = None, Critical, "BridgeUnresponsive", "br-int"),
         (|s| s.bonds[0].members[0].enabled = false, Warning, "BondDegraded", "bond0"),
-        (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = false), Error, "BondDown", "bond0"),
+        (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = false), Critical, "BondDown", "bond0"),
         (|s| s.interfaces[0].link_up = Some(false), Warning, "LinkDown", "tap1"),
-        (|s| s.interfaces[0].ifindex = Some(0), Error, "DeviceVanished", "tap1"),
-        (|s| s.interfaces[0].ofport = Some(-1), Error, "PortNotOpened", "tap1"),
-        (|s| s.interfaces[0].error = Some("no such device".into()), Error, "PortError", "tap1"),
+        (|s| s.interfaces[0].ifindex = Some(0), Critical, "DeviceVanished", "tap1"),
+        (|s| s.interfaces[0].ofport = Some(-1), Critical, "PortNotOpened", "tap1"),
+        (|s| s.interfaces[0].error = Some("no such device".into()), Critical, "InterfaceError", "tap1"),
         (|s| s.interfaces[0].binding = Some(Binding::Unknown), Warning, "UnknownLogicalPort", "tap1"),
         (|s| s.interfaces[0].binding = Some(Binding::Elsewhere("hv2".into())), Warning, "BoundElsewhere", "tap1"),
-        (|s| s.interfaces[1].logical_port = Some("lp1".into()), Error, "DuplicateClaim", "tap1"),
+        (|s| s.interfaces[1].logical_port = Some("lp1".into()), Critical, "DuplicateClaim", "tap1"),
         (
             |s| {
                 s.interfaces[1].role = InterfaceRole::Tunnel;
                 s.interfaces[1].remote_known = Some(false);
             },
             Warning,
-            "TunnelToNowhere",
+            "StaleTunnel",
             "eth1",
         ),
     ];
@@ -127,8 +128,8 @@ fn each_fault_of_the_controller_is_found() {
         (|c| c.daemon = Daemon::Unresponsive, "DaemonUnresponsive", "ovn-controller"),
         (|c| c.southbound_connected = false, "SouthboundDisconnected", "ovn-controller"),
         (|c| c.openflow_connected = Some(false), "OpenFlowDisconnected", "ovn-controller"),
-        (|c| c.lag = Some(3), "ConfigurationLag", "ovn-controller"),
-        (|c| c.unplugged = Some(vec!["lp9".into()]), "PortUnplugged", "lp9"),
+        (|c| c.lag = Some(3), "SouthboundLag", "ovn-controller"),
+        (|c| c.unplugged = Some(vec!["lp9".into()]), "UnpluggedPort", "lp9"),
     ];
     for (change, kind, object) in table {
         let mut snapshot = well();
@@ -176,5 +177,5 @@ fn a_flood_of_findings_is_cut_and_counted() {
     }
     let diagnosis = switch(&snapshot);
     assert_eq!((diagnosis.findings.len(), diagnosis.omitted), (LISTED, 50));
-    assert_eq!(diagnosis.summary, format!("the switch has {} errors", LISTED + 50));
+    assert_eq!(diagnosis.summary, format!("the switch has {} critical findings", LISTED + 50));
 }
