@@ -1,16 +1,24 @@
 //! [`OvsInspector`] over OVSDB, unixctl and OpenFlow.
-//!
-//! **This crate has no implementation yet.** It holds the name and the place: clients for the three protocols of a
-//! host's Open vSwitch and the inspector on top of them will live here, and nothing else.
-//!
-//! What can be used today is the seam itself and its simulated implementation in `cobalt-sim`:
-//!
-//! ```
-//! use cobalt_ovs::OvsInspector;
-//!
-//! async fn bridges(switch: &dyn OvsInspector) -> cobalt_core::Result<usize> {
-//!     Ok(switch.snapshot().await?.bridges.len())
-//! }
-//! ```
+
+pub mod capture;
+pub mod error;
+mod inspector;
+pub mod jsonrpc;
+pub mod openflow;
+mod options;
+pub mod ovsdb;
+mod remote;
+pub mod show;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod transport;
+pub mod unixctl;
 
 pub use cobalt_core::ovs::OvsInspector;
+
+pub use self::{
+    error::{Error, Result},
+    inspector::{OvsOptions, OvsSwitch, Southbound},
+    options::{ConnectOptions, Pki},
+    remote::Remote,
+};
