@@ -316,9 +316,15 @@ pub struct Troubleshooting {
     /// Its address: `https://192.0.2.1:8443`.
     #[serde(deserialize_with = "tolerant::or_default")]
     pub url: String,
-    /// The authority that signed its certificate, as PEM; none if it is one that everybody knows.
+    /// The name to expect in its certificate; that of the address if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// The authority that signed its certificate, as PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<String>,
+    /// For whom a token has to be meant; for the API server if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
 }
 
 tolerant::objects!(

@@ -20,7 +20,8 @@ use tokio::{
 };
 
 use super::{
-    Config, Demand, Verdict, finding::find, memory::Memory, publisher::Publisher, stale::Looks, status::decide,
+    Config, Demand, Verdict, endpoints::Published, finding::find, memory::Memory, publisher::Publisher, stale::Looks,
+    status::decide,
 };
 use crate::{
     Error,
@@ -77,6 +78,7 @@ pub struct OvsAgent {
     recorder: Recorder,
     verdict: Verdict,
     demand: Demand,
+    troubleshooting: Option<Published>,
 }
 
 impl fmt::Debug for OvsAgent {
@@ -100,6 +102,7 @@ impl OvsAgent {
             recorder: Recorder::silent(),
             verdict: Verdict::default(),
             demand: Demand::default(),
+            troubleshooting: None,
         }
     }
 
@@ -130,6 +133,12 @@ impl OvsAgent {
     /// Records Events here.
     pub fn recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
+        self
+    }
+
+    /// Publishes where questions about the switch are answered.
+    pub fn troubleshooting(mut self, published: Published) -> Self {
+        self.troubleshooting = Some(published);
         self
     }
 
@@ -210,9 +219,10 @@ impl OvsAgent {
         signs: &watch::Sender<Sign>,
         stop: &Shutdown,
     ) {
-        let config = &self.config;
+        let mut config = self.config.clone();
+        let mut troubleshooting = self.troubleshooting.clone();
         let mut publisher =
-            Publisher::new(&self.client, own.clone(), self.metrics.clone(), self.recorder.clone(), config);
+            Publisher::new(&self.client, own.clone(), self.metrics.clone(), self.recorder.clone(), &config);
         let mut memory = Memory::default();
         // Subscribed before the first look, so that nothing falls between the two.
         let mut changes = self.inspector.changes();
@@ -237,6 +247,7 @@ impl OvsAgent {
                     pace.touch();
                 }
                 _ = probe.tick() => pace.touch(),
+                () = changed(&mut troubleshooting) => pace.touch(),
                 () = pace.due() => {
                     // A look may take long on a sick host; it only reads, so a shutdown need not wait for it.
                     let seen = tokio::select! {
@@ -244,12 +255,15 @@ impl OvsAgent {
                         seen = look(self.inspector.as_ref(), config.call_timeout) => seen,
                     };
                     let now = self.clock.now();
+                    if let Some(published) = &troubleshooting {
+                        config.troubleshooting = published.get();
+                    }
                     if let Section::Known(snapshot) = &seen {
-                        memory.observe(snapshot, now, config);
+                        memory.observe(snapshot, now, &config);
                     }
                     let observed = publisher.observed();
                     let previous = observed.and_then(|node| node.status.clone()).unwrap_or_default();
-                    let wanted = decide(&seen, &previous, &memory, now, config);
+                    let wanted = decide(&seen, &previous, &memory, now, &config);
                     self.conclude(&seen, &previous, &wanted, &memory);
                     signs.send_if_modified(|last| {
                         let said = sign(&wanted);
@@ -288,6 +302,14 @@ pub(super) async fn look(inspector: &dyn OvsInspector, limit: Duration) -> Secti
         .await
         .unwrap_or_else(|_| Err(Error::timeout("look at the switch", limit)))
         .into()
+}
+
+/// Waits until there is something else to say about the endpoints.
+async fn changed(published: &mut Option<Published>) {
+    match published {
+        Some(published) => published.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What the Lease says: the condition `Ready`.

@@ -9,9 +9,11 @@
 //! | [`status`] | from all that to the status, purely |
 //! | [`figures`] | which moves of a counter are worth a write |
 //! | [`exporter`] | the figures for Prometheus |
+//! | [`endpoints`] | questions about the switch, answered over HTTPS |
 //! | [`program`] | the arguments of a program around [`OvsAgent`] |
 
 mod config;
+pub mod endpoints;
 pub mod exporter;
 pub mod figures;
 pub mod finding;

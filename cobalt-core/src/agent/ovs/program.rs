@@ -3,14 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use clap::Args as ClapArgs;
+use tokio::net::TcpListener;
 
-use super::{Config, OvsAgent, exporter::Exporter, figures};
+use super::{
+    Config, OvsAgent,
+    endpoints::{EndpointArgs, Endpoints, Published},
+    exporter::Exporter,
+    figures,
+};
 use crate::{
     ovs::OvsInspector,
     runtime::{
         args::{AdminArgs, KubeArgs, LogArgs, duration},
         program::{Program, ProgramError},
         shutdown::Phase,
+        watch::ObjectKey,
     },
 };
 
@@ -102,6 +109,9 @@ pub struct Args {
     #[arg(long, default_value_t = 50, value_name = "N", help_heading = WRITES, value_parser = clap::value_parser!(u16).range(1..=500))]
     pub issues_per_type: u16,
 
+    /// Questions about the switch.
+    #[command(flatten)]
+    pub endpoints: EndpointArgs,
     /// How to reach the Kubernetes API.
     #[command(flatten)]
     pub kube: KubeArgs,
@@ -148,6 +158,7 @@ impl Args {
 #[derive(Debug)]
 pub struct Started {
     args: Args,
+    listener: Option<TcpListener>,
     /// What all programs have: whoever adds to this agent (an endpoint, a metric) adds it here.
     pub program: Program,
     /// How the agent will behave.
@@ -157,8 +168,9 @@ pub struct Started {
 /// Begins: logging, the admin server, the way to the Kubernetes API.
 pub async fn start(args: Args) -> Result<Started, ProgramError> {
     let program = Program::start(NAME, &args.log, &args.admin, &args.kube).await?;
+    let listener = args.endpoints.listen().await?;
     let config = args.config(&args.node(&program.host));
-    Ok(Started { args, program, config })
+    Ok(Started { args, listener, program, config })
 }
 
 impl Started {
@@ -169,18 +181,52 @@ impl Started {
 
     /// Runs until SIGTERM or SIGINT.
     pub async fn run(self, inspector: Arc<dyn OvsInspector>) -> Result<(), ProgramError> {
-        let Self { args, program, config } = self;
+        let Self { args, listener, program, config } = self;
         tracing::info!(node = config.node_name, namespace = config.namespace, "watching the switch of this host");
-        let agent = OvsAgent::new(program.client.clone(), config, inspector.clone())
+        let published =
+            listener.map(|listener| endpoints(args.endpoints, listener, &program, &config, inspector.clone()));
+        let mut agent = OvsAgent::new(program.client.clone(), config, inspector.clone())
             .clock(program.clock.clone())
             .metrics(program.metrics.clone())
             .status(program.status.clone())
             .recorder(program.recorder.clone())
             .heartbeat(args.heartbeat_interval);
+        if let Some(published) = published {
+            agent = agent.troubleshooting(published);
+        }
         let exporter = Exporter::new(inspector, &program.metrics).verdict(agent.verdict());
         program.metrics.source("ovs", SCRAPE_LIMIT, exporter);
         let work = program.life.phase(Phase::Work);
         work.spawn("ovs agent", agent.run(work.stopping()));
         program.until_stopped(args.shutdown_grace_period).await
     }
+}
+
+/// Starts the troubleshooting endpoints. They wait for the address of the host; the agent does not wait for them.
+fn endpoints(
+    args: EndpointArgs,
+    listener: TcpListener,
+    program: &Program,
+    config: &Config,
+    inspector: Arc<dyn OvsInspector>,
+) -> Published {
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "troubleshooting endpoints listen");
+    }
+    let object = ObjectKey::namespaced(&config.namespace, &config.node_name);
+    let endpoints = Endpoints::new(program.client.clone(), object, inspector)
+        .recorder(program.recorder.clone())
+        .clock(program.clock.clone())
+        .metrics(program.metrics.clone());
+    let published = endpoints.published();
+    let work = program.life.phase(Phase::Work);
+    let (client, node, stop) = (program.client.clone(), config.node_name.clone(), work.stopping());
+    work.spawn("troubleshooting endpoints", async move {
+        let address = tokio::select! {
+            () = stop.triggered() => return Ok(()),
+            address = args.address(&client, &node) => address,
+        };
+        args.apply(endpoints, address).serve(listener, address, stop).await
+    });
+    published
 }

@@ -47,9 +47,8 @@ pub fn decide(
     config: &Config,
 ) -> OVSNodeStatus {
     let mut status = previous.clone();
-    if config.troubleshooting.is_some() {
-        status.troubleshooting.clone_from(&config.troubleshooting);
-    }
+    // An address at which nobody answers any more is not kept.
+    status.troubleshooting.clone_from(&config.troubleshooting);
     let wanted = match seen {
         Section::Known(snapshot) => {
             describe(snapshot, &mut status);
