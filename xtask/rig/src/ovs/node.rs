@@ -87,6 +87,11 @@ impl Vm {
         self.namespace.run(command)
     }
 
+    /// The arguments of `nsenter` by which a person gets into the guest's network.
+    pub fn enter(&self) -> String {
+        format!("--target={} --net", self.namespace.pid())
+    }
+
     /// Sends so many echo requests and succeeds if one is answered.
     pub fn ping(&self, to: &str, count: u32) -> Result<()> {
         self.run(["ping", "-n", "-c", &count.to_string(), "-i", "0.2", "-W", "2", to]).map(drop)
@@ -226,6 +231,11 @@ impl Node {
     /// Runs a program on the node and returns what it printed.
     pub fn run<I: IntoIterator<Item: AsRef<OsStr>>>(&self, command: I) -> Result<String> {
         self.switch.namespace.run(command)
+    }
+
+    /// The arguments of `nsenter` by which a person gets into the node's network.
+    pub fn enter(&self) -> String {
+        format!("--target={} --net", self.switch.namespace.pid())
     }
 
     /// Runs a closure on a thread of its own that is in the node's network, as an agent on the node would be: it sees
