@@ -180,8 +180,7 @@ impl Node {
                     self.vsctl(["get", "Interface", port, "ifindex"]).is_ok_and(|index| index.trim() == "0")
                 })?;
             }
-            Orphan::Unknown => self.add_port(port, Some(logical))?,
-            Orphan::Duplicate => self.add_port(port, Some(logical))?,
+            Orphan::Unknown | Orphan::Duplicate => self.add_port(port, Some(logical))?,
             Orphan::Elsewhere => {
                 let option = format!("requested-chassis={}", Node::OTHER_CHASSIS);
                 self.nbctl(["--wait=sb", "lsp-add", "ls0", logical, "--", "lsp-set-options", logical, &option])?;
