@@ -89,7 +89,10 @@ impl Scale {
         }
         let path = self.directory().join("flows");
         write(&path, flows)?;
-        self.ofctl("add-flows", &[&path.display().to_string()]).map(drop)
+        // As one bundle: a second instead of half a minute.
+        let socket = format!("unix:{}", self.directory().join("br-int.mgmt").display());
+        let path = path.display().to_string();
+        process::run("ovs-ofctl", ["--protocols=OpenFlow14", "--bundle", "add-flows", &socket, &path]).map(drop)
     }
 }
 
