@@ -2,6 +2,7 @@
 
 pub mod error;
 pub mod jsonrpc;
+pub mod openflow;
 mod options;
 pub mod ovsdb;
 mod remote;

@@ -23,7 +23,7 @@ const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 const LIBVIRT: [&str; 2] = ["hosts", "real"];
 
 /// The integration tests on nodes with a real Open vSwitch, likewise.
-const OVS: [&str; 1] = ["nodes"];
+const OVS: [&str; 2] = ["nodes", "real_switch"];
 
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;

@@ -131,8 +131,7 @@ impl Ovsdb {
         }
         params.push(b']');
         let reply = self.call("transact", params, what.clone(), None).await?;
-        let answers =
-            operation::outcomes(&reply).map_err(|error| Error::protocol(what.clone(), error.to_string()))?;
+        let answers = operation::outcomes(&reply).map_err(|error| Error::protocol(what.clone(), error.to_string()))?;
         if answers.len() < operations.len() {
             let detail = format!("{} outcomes for {} operations", answers.len(), operations.len());
             return Err(Error::protocol(what, detail));

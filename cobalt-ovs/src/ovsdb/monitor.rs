@@ -410,7 +410,10 @@ mod tests {
             request(Method::CondSince),
             r#"["db","m1",{"Bridge":[{"columns":["name"]}],"Port":[{"columns":["name"],"where":[["name","==","a"]]}]},"00000000-0000-0000-0000-000000000000"]"#
         );
-        assert_eq!(request(Method::Monitor), r#"["db","m1",{"Bridge":{"columns":["name"]},"Port":{"columns":["name"]}}]"#);
+        assert_eq!(
+            request(Method::Monitor),
+            r#"["db","m1",{"Bridge":{"columns":["name"]},"Port":{"columns":["name"]}}]"#
+        );
         let only = Follow::new("db").rows("Port", ["name"], [Condition::equal("nothing", "b")]).within(&schema());
         assert_eq!(only.tables["Port"].clauses, [Clause::Never], "a condition nobody can meet has no rows");
         assert_eq!(String::from_utf8(only.change("m")).unwrap(), r#"["m","m",{"Port":[{"where":[false]}]}]"#);
@@ -430,8 +433,10 @@ mod tests {
         let deleted = read("update3", format!(r#"["m","{ROW}",{{"B":{{"{ROW}":{{"delete":null}}}}}}]"#));
         assert_eq!(first(&deleted), RowUpdate::Deleted);
         assert_eq!(deleted.transaction, Some(Uuid::try_parse(ROW).unwrap()));
-        let initial =
-            Updates::from_reply(format!(r#"[false,"{ROW}",{{"B":{{"{ROW}":{{"initial":{{"name":"a"}}}}}}}}]"#).as_bytes(), true);
+        let initial = Updates::from_reply(
+            format!(r#"[false,"{ROW}",{{"B":{{"{ROW}":{{"initial":{{"name":"a"}}}}}}}}]"#).as_bytes(),
+            true,
+        );
         assert_eq!(first(&initial.as_ref().unwrap().clone()), whole("a"));
         assert!(initial.unwrap().complete);
         assert!(!Updates::from_reply(format!(r#"[true,"{ROW}",{{}}]"#).as_bytes(), true).unwrap().complete);

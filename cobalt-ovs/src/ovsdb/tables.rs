@@ -71,11 +71,9 @@ impl Tables {
                     (RowUpdate::Deleted, _) => None,
                     (RowUpdate::Whole(row), _) => Some(row),
                     (RowUpdate::Difference(_), None) => continue,
-                    (RowUpdate::Difference(difference), Some(old)) => {
-                        Some(changed(old, difference, |column| {
-                            schema.column(&table, column).is_some_and(|column| column.composite)
-                        }))
-                    }
+                    (RowUpdate::Difference(difference), Some(old)) => Some(changed(old, difference, |column| {
+                        schema.column(&table, column).is_some_and(|column| column.composite)
+                    })),
                 };
                 let new = new.map(|mut row| {
                     row.compact();

@@ -186,9 +186,8 @@ impl State {
         while self.outgoing.len() < HIGH_WATER
             && let Some(message) = self.framer.next(&mut self.incoming).map_err(CloseReason::Frame)?
         {
-            let message = Message::parse(&message).map_err(|error| {
-                CloseReason::Violation(format!("{} ({})", error, crate::error::chain(&error)))
-            })?;
+            let message = Message::parse(&message)
+                .map_err(|error| CloseReason::Violation(format!("{} ({})", error, crate::error::chain(&error))))?;
             self.dispatch(message)?;
         }
         Ok(())
