@@ -6,7 +6,10 @@ pub mod openflow;
 mod options;
 pub mod ovsdb;
 mod remote;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
+pub mod unixctl;
 
 pub use cobalt_core::ovs::OvsInspector;
 

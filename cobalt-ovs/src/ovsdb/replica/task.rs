@@ -129,8 +129,8 @@ async fn follow(shared: &Shared, session: &mut Session, wishes: &mut mpsc::Recei
             },
             Some(wish) = wishes.recv() => {
                 let answer = reconsider(shared, session).await;
-                let told = answer.as_ref().err().filter(|error| matches!(error, Error::Protocol { .. }));
-                let told = told.map_or(Ok(()), |error| Err(error::chain(error)));
+                // A monitor whose conditions nobody knows is of no use; the next one begins with the new ones.
+                let told = answer.as_ref().map_or_else(|error| Err(error::chain(error)), |()| Ok(()));
                 let _ = wish.send(answer);
                 told
             }
