@@ -74,8 +74,7 @@ impl Model {
         let mut updates = Map::new();
         for (table, rows) in &self.tables {
             for (uuid, row) in rows {
-                let change =
-                    Change { table: table.clone(), uuid: *uuid, old: None, new: Some(Arc::clone(row)) };
+                let change = Change { table: table.clone(), uuid: *uuid, old: None, new: Some(Arc::clone(row)) };
                 self.add(&mut updates, watch, &change, "initial");
             }
         }
@@ -200,7 +199,8 @@ fn matches(row: &Row, uuid: Uuid, clauses: &[Value]) -> bool {
         clause => {
             let (column, wanted) = (clause[0].as_str().unwrap_or_default(), clause[2].clone());
             let wanted: Datum = serde_json::from_value(wanted).unwrap_or(Datum::EMPTY);
-            let found = if column == "_uuid" { Datum::from(uuid) } else { row.get(column).cloned().unwrap_or(Datum::EMPTY) };
+            let found =
+                if column == "_uuid" { Datum::from(uuid) } else { row.get(column).cloned().unwrap_or(Datum::EMPTY) };
             let equal = found == wanted;
             if clause[1] == "!=" { !equal } else { equal }
         }

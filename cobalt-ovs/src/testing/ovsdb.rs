@@ -114,30 +114,48 @@ impl OvsdbServer {
 
     /// A server with the database of a switch, as far as it matters here.
     pub fn switch() -> Self {
-        Self::new("Open_vSwitch", schema("Open_vSwitch", "8.3.1", &[
-            ("Open_vSwitch", "cur_cfg next_cfg dpdk_initialized dpdk_version ovs_version", "bridges external_ids"),
-            ("Bridge", "name datapath_type fail_mode", "ports external_ids controller mirrors"),
-            ("Port", "name bond_mode lacp", "interfaces external_ids"),
-            (
-                "Interface",
-                "name type admin_state link_state link_speed error ifindex ofport mac_in_use",
-                "external_ids status statistics options",
+        Self::new(
+            "Open_vSwitch",
+            schema(
+                "Open_vSwitch",
+                "8.3.1",
+                &[
+                    (
+                        "Open_vSwitch",
+                        "cur_cfg next_cfg dpdk_initialized dpdk_version ovs_version",
+                        "bridges external_ids",
+                    ),
+                    ("Bridge", "name datapath_type fail_mode", "ports external_ids controller mirrors"),
+                    ("Port", "name bond_mode lacp", "interfaces external_ids"),
+                    (
+                        "Interface",
+                        "name type admin_state link_state link_speed error ifindex ofport mac_in_use",
+                        "external_ids status statistics options",
+                    ),
+                    ("Controller", "is_connected", ""),
+                    ("Mirror", "name output_port select_all", "external_ids select_src_port select_dst_port"),
+                ],
             ),
-            ("Controller", "is_connected", ""),
-            ("Mirror", "name output_port select_all", "external_ids select_src_port select_dst_port"),
-        ]))
+        )
     }
 
     /// A server with OVN's southbound database, as far as it matters here.
     pub fn southbound() -> Self {
-        Self::new("OVN_Southbound", schema("OVN_Southbound", "20.27.0", &[
-            ("SB_Global", "nb_cfg", ""),
-            ("Chassis", "name hostname", ""),
-            ("Chassis_Private", "name nb_cfg", ""),
-            ("Port_Binding", "logical_port type chassis parent_port", "additional_chassis"),
-            ("Logical_Flow", "table_id", ""),
-            ("Multicast_Group", "name", ""),
-        ]))
+        Self::new(
+            "OVN_Southbound",
+            schema(
+                "OVN_Southbound",
+                "20.27.0",
+                &[
+                    ("SB_Global", "nb_cfg", ""),
+                    ("Chassis", "name hostname", ""),
+                    ("Chassis_Private", "name nb_cfg", ""),
+                    ("Port_Binding", "logical_port type chassis parent_port", "additional_chassis"),
+                    ("Logical_Flow", "table_id", ""),
+                    ("Multicast_Group", "name", ""),
+                ],
+            ),
+        )
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {

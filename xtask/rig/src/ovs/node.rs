@@ -215,7 +215,7 @@ impl Node {
     /// Runs `ovs-ofctl VERB` on a bridge with more arguments behind it.
     pub fn ofctl(&self, verb: &str, bridge: &str, more: &[&str]) -> Result<String> {
         let socket = format!("unix:{}", self.openflow(bridge).display());
-        process::run("ovs-ofctl", ["--protocols=OpenFlow13", verb, &socket].iter().chain(more))
+        process::run("ovs-ofctl", ["--protocols=OpenFlow15", verb, &socket].iter().chain(more))
     }
 
     /// Runs `ovn-nbctl`.
