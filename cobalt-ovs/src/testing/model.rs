@@ -1,6 +1,12 @@
 //! The tables behind the database server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -33,18 +39,24 @@ pub(super) struct Model {
     pub(super) tables: BTreeMap<String, BTreeMap<Uuid, Arc<Row>>>,
     /// What happened, by the number it happened under.
     pub(super) history: Vec<(Uuid, Change)>,
+    /// Which of the servers this is: two never give the same id.
+    number: u128,
     next: u128,
 }
 
+static SERVERS: AtomicU64 = AtomicU64::new(0);
+
 impl Model {
     pub(super) fn new(database: &str, schema: Value) -> Self {
-        Self { database: database.to_owned(), schema, tables: BTreeMap::new(), history: Vec::new(), next: 1 }
+        let number = u128::from(SERVERS.fetch_add(1, Ordering::Relaxed)) << 32;
+        let (database, tables) = (database.to_owned(), BTreeMap::new());
+        Self { database, schema, tables, history: Vec::new(), number, next: 1 }
     }
 
     /// Ids whose first 32 bits differ, since those are what cookies are made of.
     pub(super) fn fresh(&mut self) -> Uuid {
         self.next += 1;
-        Uuid::from_u128((self.next << 96) | self.next)
+        Uuid::from_u128((self.next << 96) | self.number | self.next)
     }
 
     pub(super) fn last(&self) -> Uuid {

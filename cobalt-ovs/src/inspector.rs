@@ -1,0 +1,232 @@
+//! [`OvsInspector`] over the daemons of one host.
+
+mod answers;
+mod inventory;
+mod kernel;
+mod options;
+mod question;
+mod snapshot;
+mod southbound;
+mod stale;
+#[cfg(all(test, feature = "testing"))]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod texts;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use cobalt_core::{
+    Error as Seam, Result,
+    ovs::{
+        CaptureRequest, FdbEntry, Flow, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
+        TraceRequest,
+    },
+};
+use futures::{StreamExt, stream, stream::BoxStream};
+
+use self::answers::Daemons;
+pub use self::options::{OvsOptions, Southbound};
+use crate::{
+    error::Error,
+    ovsdb::{Replica, ReplicaEvent, ReplicaState},
+    remote::Remote,
+};
+
+/// Open vSwitch, and OVN's controller, on one host.
+///
+/// It follows the switch's database by itself, connects again when the database goes, and asks the daemons on their
+/// sockets whenever a snapshot is taken. Clones share all that.
+///
+/// ```no_run
+/// use cobalt_ovs::{OvsInspector, OvsOptions, OvsSwitch};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let switch = OvsSwitch::connect(OvsOptions::new()).await?;
+/// let snapshot = switch.snapshot().await?;
+/// for bond in &snapshot.bonds {
+///     println!("{}: {} of {} members carry traffic", bond.name, bond.active_members(), bond.members.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OvsSwitch {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: OvsOptions,
+    daemons: Daemons,
+    database: Replica,
+    southbound: Mutex<Option<SouthboundLink>>,
+    /// Which members of which bonds carried traffic when the switch last said so.
+    bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
+}
+
+/// The southbound database, and where it was said to be.
+#[derive(Debug, Clone)]
+struct SouthboundLink {
+    remotes: Vec<Remote>,
+    replica: Replica,
+}
+
+impl OvsSwitch {
+    /// The switch of this host. It returns after the first attempt to reach its database, whether that went well or not:
+    /// a switch that is down is something to report. Only an address that cannot work is an error.
+    pub async fn connect(options: OvsOptions) -> Result<Self, Error> {
+        let remotes = vec![options.database_remote()];
+        let database = Replica::connect(remotes, inventory::follow(), options.replica_options()).await?;
+        let daemons = Daemons::new(&options);
+        let inner = Inner { options, daemons, database, southbound: Mutex::default(), bonds: Mutex::default() };
+        let switch = Self { inner: Arc::new(inner) };
+        switch.southbound();
+        Ok(switch)
+    }
+
+    /// How the connection to the switch's database fares.
+    pub fn database_state(&self) -> ReplicaState {
+        self.inner.database.state()
+    }
+
+    /// How the connection to the southbound database fares; `None` if none is configured, or not yet known where.
+    pub fn southbound_state(&self) -> Option<ReplicaState> {
+        self.southbound().map(|replica| replica.state())
+    }
+
+    /// The copy of the switch's database, for questions of one's own.
+    pub fn database(&self) -> &Replica {
+        &self.inner.database
+    }
+
+    /// Where the bridge's OpenFlow socket is.
+    fn management(&self, bridge: &str) -> PathBuf {
+        self.inner.options.run_dir.join(format!("{bridge}.mgmt"))
+    }
+
+    /// The southbound database, if it is known where it is. Where its address has changed, a new copy begins.
+    fn southbound(&self) -> Option<Replica> {
+        let inner = &self.inner;
+        let remotes = match &inner.options.southbound {
+            Southbound::None => return None,
+            Southbound::At(remotes) => remotes.clone(),
+            Southbound::AsController => {
+                let configured = inner.database.read(|tables| inventory::read(tables).southbound)?;
+                Remote::list(&configured).inspect_err(|error| tracing::debug!(%error, "no southbound database")).ok()?
+            }
+        };
+        let mut link = inner.southbound.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*link {
+            Some(known) if known.remotes == remotes => {}
+            _ => {
+                let options = inner.options.replica_options();
+                let replica = Replica::start(remotes.clone(), southbound::follow(), options)
+                    .inspect_err(|error| tracing::debug!(%error, "no southbound database"))
+                    .ok()?;
+                *link = Some(SouthboundLink { remotes, replica });
+            }
+        }
+        link.as_ref().map(|link| link.replica.clone())
+    }
+
+    /// Refuses a bridge that nobody has, before its name becomes part of a path.
+    fn known_bridge(&self, bridge: &str, operation: impl FnOnce() -> String) -> Result<()> {
+        let known =
+            self.inner.database.read(|tables| tables.rows("Bridge").any(|(_, row)| row.str("name") == Some(bridge)));
+        if known { Ok(()) } else { Err(Seam::not_found(operation())) }
+    }
+}
+
+#[async_trait]
+impl OvsInspector for OvsSwitch {
+    fn features(&self) -> OvsFeatures {
+        OvsFeatures {
+            trace: true,
+            capture: true,
+            flows: true,
+            counters: true,
+            southbound: self.southbound().is_some_and(|replica| replica.is_connected()),
+        }
+    }
+
+    async fn snapshot(&self) -> Result<OvsSnapshot> {
+        Ok(snapshot::take(self).await)
+    }
+
+    fn changes(&self) -> BoxStream<'static, OvsChange> {
+        let own = self.inner.database.events().map(|event| match event {
+            ReplicaEvent::Connected => OvsChange::Connected(true),
+            ReplicaEvent::Disconnected(_) => OvsChange::Connected(false),
+            ReplicaEvent::Changed(_) | ReplicaEvent::Lagged(_) => OvsChange::Changed,
+        });
+        let southbound =
+            self.southbound().map(|replica| replica.events().filter_map(|event| async move { concerns(&event) }));
+        match southbound {
+            Some(southbound) => stream::select(own, southbound).boxed(),
+            None => own.boxed(),
+        }
+    }
+
+    async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
+        self.known_bridge(&request.bridge, || question::describe(request))?;
+        let port = self.inner.database.read(|tables| {
+            let found = inventory::read(tables).interfaces;
+            found.into_iter().find(|port| port.name == request.in_port && port.bridge == request.bridge)
+        });
+        let port = port.ok_or_else(|| Seam::not_found(question::describe(request)))?;
+        // The bridge's own port is the one with no number of its own.
+        let number = port.ofport.filter(|number| *number > 0).ok_or_else(|| {
+            Seam::conflict(question::describe(request), format!("the switch has not opened {}", port.name))
+        })?;
+        let flow = question::flow(request, number)?;
+        let switch = self.inner.daemons.switch.clone().timeout(self.inner.options.trace_timeout);
+        let text = switch.call("ofproto/trace", &[&request.bridge, &flow]).await?;
+        texts::trace(&request.bridge, text)
+    }
+
+    async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+        texts::capture(self, request).await
+    }
+
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        self.known_bridge(bridge, || format!("read the flows of {bridge}"))?;
+        stale::dump(&self.management(bridge), table, self.inner.options.openflow_timeout).await
+    }
+
+    async fn counters(&self) -> Result<OvsCounters> {
+        Ok(snapshot::counters(&self.inner.daemons).await)
+    }
+
+    async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
+        self.known_bridge(bridge, || format!("read the forwarding table of {bridge}"))?;
+        let text = self.inner.daemons.switch.call("fdb/show", &[bridge]).await?;
+        let interfaces = self.inner.database.read(|tables| inventory::read(tables).interfaces);
+        Ok(texts::fdb(bridge, &text, &interfaces))
+    }
+
+    async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
+        let operation = || format!("look for stale flows on {bridge}");
+        let Some(southbound) = self.southbound() else {
+            return Err(Seam::unsupported(operation(), "a switch without the southbound database"));
+        };
+        self.known_bridge(bridge, operation)?;
+        let southbound = southbound.client()?;
+        stale::find(&southbound, &self.management(bridge), self.inner.options.openflow_timeout).await
+    }
+}
+
+/// Of the southbound database only what changes a port's fate is news: its counters go up all the time.
+fn concerns(event: &ReplicaEvent) -> Option<OvsChange> {
+    match event {
+        ReplicaEvent::Changed(changes) => changes
+            .iter()
+            .any(|change| ["Port_Binding", "Chassis"].contains(&change.table.as_ref()))
+            .then_some(OvsChange::Changed),
+        ReplicaEvent::Connected | ReplicaEvent::Disconnected(_) | ReplicaEvent::Lagged(_) => Some(OvsChange::Changed),
+    }
+}
