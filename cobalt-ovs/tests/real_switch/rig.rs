@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use cobalt_ovs::{ConnectOptions, Pki};
+use cobalt_core::ovs::{Bond, Controller, Interface, OvsInspector, OvsSnapshot};
+use cobalt_ovs::{ConnectOptions, OvsOptions, OvsSwitch, Pki, Southbound};
 use cobalt_rig::ovs::Node;
 
 /// Whatever is to happen has happened by then, also on a loaded machine.
@@ -48,4 +49,56 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
         }
     };
     tokio::time::timeout(LIMIT, waiting).await.unwrap_or_else(|_| panic!("{what}: not within {LIMIT:?}"));
+}
+
+/// How an agent on the node would be set up, with access to the southbound database.
+pub(crate) fn switch_options(node: &Node) -> OvsOptions {
+    OvsOptions::new()
+        .run_dir(node.directory())
+        .ovn_run_dir(node.directory())
+        .southbound(Southbound::AsController)
+        .connection(options(node))
+}
+
+/// The switch of a node, whose databases have been read.
+pub(crate) async fn switch(node: &Node) -> OvsSwitch {
+    let switch = OvsSwitch::connect(switch_options(node)).await.unwrap();
+    until("the databases are read", async || {
+        switch.database_state().synced && switch.southbound_state().is_some_and(|state| state.synced)
+    })
+    .await;
+    switch
+}
+
+/// Takes snapshots until one shows it.
+pub(crate) async fn seen(switch: &OvsSwitch, what: &str, shows: impl Fn(&OvsSnapshot) -> bool) -> OvsSnapshot {
+    let last = Mutex::new(None);
+    let waiting = async {
+        loop {
+            let snapshot = switch.snapshot().await.unwrap();
+            if shows(&snapshot) {
+                return snapshot;
+            }
+            *last.lock().unwrap() = Some(snapshot);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    match tokio::time::timeout(LIMIT, waiting).await {
+        Ok(snapshot) => snapshot,
+        Err(_) => panic!("{what}: not within {LIMIT:?}; the last was {:#?}", last.lock().unwrap()),
+    }
+}
+
+pub(crate) fn interface<'a>(snapshot: &'a OvsSnapshot, name: &str) -> &'a Interface {
+    let found = snapshot.interfaces.iter().find(|interface| interface.name == name);
+    found.unwrap_or_else(|| panic!("there is no {name} in {:#?}", snapshot.interfaces))
+}
+
+pub(crate) fn bond(snapshot: &OvsSnapshot) -> &Bond {
+    let [bond] = snapshot.bonds.as_slice() else { panic!("not one bond: {:?}", snapshot.bonds) };
+    bond
+}
+
+pub(crate) fn controller(snapshot: &OvsSnapshot) -> &Controller {
+    snapshot.controller.as_ref().expect("a controller")
 }
