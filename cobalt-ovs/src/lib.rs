@@ -1,5 +1,6 @@
 //! [`OvsInspector`] over OVSDB, unixctl and OpenFlow.
 
+pub mod capture;
 pub mod error;
 mod inspector;
 pub mod jsonrpc;

@@ -258,3 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> OpenFlow<S> {
         self.entries(operation, multipart::GROUPS, &all, |from, _| GroupStats::read(from)).await
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -166,10 +166,18 @@ fn a_packet_to_the_neighbour_goes_through_the_tracker_and_out_of_its_port() {
 fn verdicts_follow_what_the_datapath_does() {
     assert_eq!(traced(recorded!("trace-port-security")).verdict, Verdict::Dropped);
     assert_eq!(traced(recorded!("trace-no-port")).verdict, Verdict::Dropped);
-    assert_eq!(traced(recorded!("trace-dropped-by-acl")).verdict, Verdict::Controller);
     assert_eq!(traced(recorded!("trace-to-unknown-neighbour")).verdict, Verdict::Controller);
     assert_eq!(traced(recorded!("trace-broadcast")).verdict, forwarded(&["tap-vm2"]));
     assert_eq!(traced("").verdict, Verdict::Dropped);
+}
+
+#[test]
+fn a_packet_that_is_logged_and_dropped_is_dropped() {
+    let trace = traced(recorded!("trace-dropped-by-acl"));
+    assert_eq!(trace.verdict, Verdict::Dropped);
+    assert!(trace.steps.last().unwrap().matched.starts_with("conj_id="));
+    // What the controller is to answer is another matter.
+    assert_eq!(traced("Datapath actions: userspace(pid=0,controller(reason=1))").verdict, Verdict::Controller);
 }
 
 #[test]

@@ -14,6 +14,9 @@ const MAX_DEPTH: usize = 32;
 /// What is said instead of a match where no flow of the table took the packet.
 const NO_MATCH: &str = "no match";
 
+/// How OVN asks its controller to log a packet.
+const LOG: &str = "controller(userdata=00.00.00.07.";
+
 /// Reads a trace. The ports in it are numbers; `ports` knows their names.
 ///
 /// A port that `ports` does not know is called by its number. Where the switch leaves the choice of the way to a hash
@@ -127,11 +130,18 @@ impl Reader {
         }
         if !names.is_empty() {
             Verdict::Forwarded(names)
-        } else if outcome.controller {
+        } else if outcome.controller && !self.only_logged() {
             Verdict::Controller
         } else {
             Verdict::Dropped
         }
+    }
+
+    /// Whether the controller gets the packet only to note it in a log: a rule that drops may want that.
+    fn only_logged(&self) -> bool {
+        let words = self.steps.iter().flat_map(|step| &step.actions);
+        let mut sent = words.filter(|word| word.starts_with("controller(") || word.starts_with("CONTROLLER"));
+        sent.clone().next().is_some() && sent.all(|word| word.starts_with(LOG))
     }
 
     /// The ports that tables send to.
