@@ -8,7 +8,7 @@ use std::io::Write;
 use clap::Parser;
 use cobalt_ovs::{
     ConnectOptions, Remote,
-    ovsdb::{Follow, Ovsdb, Replica, ReplicaEvent, ReplicaOptions, Row, RowChange},
+    ovsdb::{Follow, Ovsdb, Replica, ReplicaEvent, ReplicaOptions, Row, RowChange, Tables},
 };
 use futures::StreamExt;
 
@@ -43,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     let replica = Replica::connect(remotes, follow, ReplicaOptions::new()).await?;
     let mut events = replica.events().boxed();
     let mut out = std::io::stdout();
-    writeln!(out, "-- {} rows of {} {}", replica.read(|tables| tables.len()), args.database, schema.version)?;
+    writeln!(out, "-- {} rows of {} {}", replica.read(Tables::len), args.database, schema.version)?;
     loop {
         let event = tokio::select! {
             event = events.next() => event,
