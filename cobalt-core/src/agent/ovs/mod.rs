@@ -32,3 +32,6 @@ pub use self::{
     stale::Demand,
     verdict::Verdict,
 };
+
+#[cfg(test)]
+mod tests;
