@@ -71,7 +71,8 @@ async fn a_switch_is_published_and_the_program_ends_when_it_is_told_to() {
     assert_eq!(node.owner_references()[0].name, served.host.as_str());
     assert_eq!(get(admin, "/readyz"), "ok\n");
     let leases: Api<Lease> = Api::namespaced(served.cluster.client("test"), NAMESPACE);
-    let waiting = await_condition(leases, &lease_name(served.host.as_str()), |found: Option<&Lease>| found.is_some());
+    let name = lease_name(served.host.as_str());
+    let waiting = await_condition(leases, &name, |found: Option<&Lease>| found.is_some());
     tokio::time::timeout(LIMIT, waiting).await.unwrap().unwrap();
     agent.signal("TERM");
     assert_eq!(agent.wait().code(), Some(0), "{}", agent.err());
