@@ -102,7 +102,7 @@ pub struct Bridge {
 impl Bridge {
     /// Flows in all tables; `None` if the bridge does not answer.
     pub fn total_flows(&self) -> Option<u64> {
-        self.flows.as_ref().map(|tables| tables.values().sum())
+        self.flows.as_ref().map(|tables| tables.values().fold(0, |sum: u64, flows| sum.saturating_add(*flows)))
     }
 }
 
