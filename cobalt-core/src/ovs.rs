@@ -102,7 +102,7 @@ pub struct Bridge {
 impl Bridge {
     /// Flows in all tables; `None` if the bridge does not answer.
     pub fn total_flows(&self) -> Option<u64> {
-        self.flows.as_ref().map(|tables| tables.values().sum())
+        self.flows.as_ref().map(|tables| tables.values().fold(0, |sum: u64, flows| sum.saturating_add(*flows)))
     }
 }
 
@@ -200,6 +200,13 @@ impl Bond {
     /// Members that carry traffic.
     pub fn active_members(&self) -> usize {
         self.members.iter().filter(|member| member.enabled).count()
+    }
+
+    /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
+    /// at a time.
+    pub fn is_sound(&self, member: &BondMember) -> bool {
+        let waits = self.kind == BondKind::Kernel && self.mode == "active-backup" && member.link_up == Some(true);
+        member.enabled || (waits && self.active_members() > 0)
     }
 }
 
