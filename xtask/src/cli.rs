@@ -39,7 +39,7 @@ pub(crate) struct TestArguments {
     /// `sim` is the simulated region: the conformance of its API server, in process and on a socket, and the
     /// programs that run on it. `kube` is the conformance of a real API server; without KUBEBUILDER_ASSETS
     /// nothing runs, which is said and ends with exit code 3. `libvirt` is everything that runs against hosts with a
-    /// real libvirtd and QEMU.
+    /// real libvirtd and QEMU, and `ovs` against nodes with a real Open vSwitch and OVN.
     #[arg(long, value_name = "RIG")]
     pub(crate) rig: Option<RigName>,
 }
@@ -73,6 +73,8 @@ pub(crate) enum RigName {
     Kube,
     /// Two hosts with a real libvirtd and QEMU each. Needs root.
     Libvirt,
+    /// A node with a real Open vSwitch and OVN, a bond and two VMs. Needs root.
+    Ovs,
 }
 
 impl RigName {
@@ -81,6 +83,7 @@ impl RigName {
             RigName::Sim => "sim",
             RigName::Kube => "kube",
             RigName::Libvirt => "libvirt",
+            RigName::Ovs => "ovs",
         }
     }
 }

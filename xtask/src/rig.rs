@@ -116,6 +116,11 @@ fn describe(rig: RigName, line: &str, pid: u32) -> Result<String> {
             let lines = uris.iter().filter_map(Value::as_str).map(|uri| format!("  virsh -c '{uri}' list --all\n"));
             format!("(pid {pid})\n\n{}", lines.collect::<String>())
         }
+        RigName::Ovs => {
+            let lines = ready["commands"].as_array().context("the rig did not say how to reach it")?;
+            let lines = lines.iter().filter_map(Value::as_str).map(|command| format!("  {command}\n"));
+            format!("(pid {pid})\n\n{}", lines.collect::<String>())
+        }
     };
     Ok(format!("{what} is up {way}\nstop it: cargo xtask rig down {name}\n"))
 }
@@ -236,5 +241,8 @@ mod tests {
         let line = r#"{"what":"libvirt","uris":["qemu+tcp://10.0.0.1/system"]}"#;
         let text = describe(RigName::Libvirt, line, 7).expect("a description");
         assert!(text.contains("virsh -c 'qemu+tcp://10.0.0.1/system' list"), "{text}");
+        let line = r#"{"what":"a switch","commands":["ovs-vsctl --db=unix:/tmp/db.sock show"]}"#;
+        let text = describe(RigName::Ovs, line, 7).expect("a description");
+        assert!(text.contains("\n  ovs-vsctl --db=unix:/tmp/db.sock show\n"), "{text}");
     }
 }

@@ -10,7 +10,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -72,6 +72,9 @@ impl fmt::Display for Sign {
     }
 }
 
+/// Finds out what to say where nobody tells. It brings its own limit of time.
+pub(super) type Ask = Box<dyn Fn() -> BoxFuture<'static, Option<Sign>> + Send + Sync>;
+
 /// Renews one Lease, which belongs to the agent's own object and goes with it.
 pub(super) struct Beats<K> {
     pub(super) client: Client,
@@ -84,6 +87,8 @@ pub(super) struct Beats<K> {
     pub(super) manager: &'static str,
     /// The annotation that carries the sign.
     pub(super) annotation: &'static str,
+    /// Asked before a beat for as long as nothing is known.
+    pub(super) ask: Option<Ask>,
     pub(super) own: Own<K>,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
@@ -146,6 +151,12 @@ impl<K: Resource<DynamicType = ()>> Beats<K> {
                     }
                 };
                 beat = false;
+                if let Some(ask) = self.ask.as_ref().filter(|_| sign == Sign::UNKNOWN) {
+                    tokio::select! {
+                        () = stop.triggered() => return,
+                        said = ask() => said.into_iter().for_each(|said| { sign.note(said); }),
+                    }
+                }
                 let body = Patch::Apply(self.body(&owner, &sign));
                 // Not longer than until the next one is due: beats never pile up.
                 let answer = tokio::select! {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args as ClapArgs;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
+use tokio::time::timeout;
 
 use super::{
     beats::{Beats, Sign, lease_duration},
@@ -17,11 +18,12 @@ use super::{
     part::{Context, Part},
 };
 use crate::{
+    Error,
     api::labels,
-    backend::BackendEvent,
+    backend::{BackendEvent, HypervisorBackend},
     runtime::{
         args::duration,
-        shutdown::{Shutdown, TaskError},
+        shutdown::{Chain, Shutdown, TaskError},
     },
 };
 
@@ -81,9 +83,26 @@ impl Heartbeat {
 /// What an event tells about the connection to libvirt.
 fn sign(event: BackendEvent) -> Option<Sign> {
     match event {
-        BackendEvent::Connected => Some(Sign { state: "connected", why: None }),
-        BackendEvent::Disconnected(why) => Some(Sign { state: "disconnected", why: Some(why) }),
+        BackendEvent::Connected => Some(CONNECTED),
+        BackendEvent::Disconnected(why) => Some(disconnected(why)),
         _ => None,
+    }
+}
+
+const CONNECTED: Sign = Sign { state: "connected", why: None };
+
+fn disconnected(why: String) -> Sign {
+    Sign { state: "disconnected", why: Some(why) }
+}
+
+/// Nobody tells of a connection that never was, so it is asked for as long as nothing is known.
+async fn ask(backend: &dyn HypervisorBackend, limit: Duration) -> Option<Sign> {
+    match timeout(limit, backend.versions()).await {
+        Ok(Err(error @ (Error::Unavailable { .. } | Error::Denied { .. } | Error::Timeout { .. }))) => {
+            Some(disconnected(Chain(&error).to_string()))
+        }
+        Ok(_) => Some(CONNECTED),
+        Err(_) => None,
     }
 }
 
@@ -95,6 +114,7 @@ impl Part for Heartbeat {
 
     async fn run(self: Box<Self>, context: Context, stop: Shutdown) -> Result<(), TaskError> {
         let signs = context.backend.events().filter_map(|event| std::future::ready(sign(event))).boxed();
+        let (backend, limit) = (context.backend.clone(), self.interval);
         let beats = Beats {
             client: context.client,
             namespace: self.namespace.clone(),
@@ -103,6 +123,10 @@ impl Part for Heartbeat {
             interval: self.interval,
             manager: FIELD_MANAGER,
             annotation: labels::LIBVIRT_ANNOTATION,
+            ask: Some(Box::new(move || {
+                let backend = backend.clone();
+                async move { ask(backend.as_ref(), limit).await }.boxed()
+            })),
             own: context.own,
             clock: context.clock,
             metrics: context.metrics,

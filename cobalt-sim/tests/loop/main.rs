@@ -12,6 +12,7 @@ mod incidents;
 mod migrations;
 mod operator;
 mod ovs;
+mod ovs_health;
 mod reboot;
 mod takeover;
 mod update;

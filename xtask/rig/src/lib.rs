@@ -19,6 +19,9 @@
 //! [`Guest`] writes the XML of a domain. With a [`Kernel`] it boots a Linux that carries out one [`Act`]: it reboots,
 //! panics, forgets its watchdog, fills its disk. The kernel is fetched by `cargo xtask test`.
 //!
+//! [`ovs::Node`] is a machine with a real Open vSwitch and OVN: bridges, a bond that negotiates with a second switch, a
+//! tunnel, VMs that ping each other, and a method for everything that can go wrong.
+//!
 //! # Nothing stays behind
 //!
 //! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
@@ -27,13 +30,15 @@
 //!
 //! # Requirements
 //!
-//! Root, and the programs that [`missing`] names. A test calls [`available`] first, which tells why it cannot run.
+//! Root, and the programs that [`missing`] and [`ovs::missing`] name. A test calls [`available`] or [`ovs::available`]
+//! first, which tells why it cannot run.
 
 mod error;
 mod guest;
 mod libvirt;
 mod namespace;
 mod network;
+pub mod ovs;
 mod pki;
 mod place;
 mod process;

@@ -205,6 +205,7 @@ impl OvsAgent {
             interval,
             manager: FIELD_MANAGER,
             annotation: labels::SWITCH_ANNOTATION,
+            ask: None,
             own,
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),

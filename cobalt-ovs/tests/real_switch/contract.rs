@@ -1,0 +1,66 @@
+//! The contract of the seam, on a real switch.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cobalt_core::{
+    contract::{self, Outcome, Provoked, Stop, ovs::OvsFixture},
+    ovs::{OvsInspector, TraceRequest},
+};
+use cobalt_ovs::OvsSwitch;
+use cobalt_rig::ovs::{Daemon, Node};
+
+use crate::{
+    packets::echo,
+    rig::{own, switch},
+};
+
+struct Real<'a> {
+    node: &'a Node,
+    switch: OvsSwitch,
+}
+
+fn done<T>(result: cobalt_rig::Result<T>) -> Provoked<T> {
+    result.or_else(|error| Stop::failed(error.to_string()))
+}
+
+#[async_trait]
+impl OvsFixture for Real<'_> {
+    fn switch(&self) -> Arc<dyn OvsInspector> {
+        Arc::new(self.switch.clone())
+    }
+
+    async fn change_ports(&mut self) -> Provoked<()> {
+        done(self.node.add_port("tap-new", None))
+    }
+
+    async fn packet(&mut self) -> Provoked<TraceRequest> {
+        Ok(echo(self.node))
+    }
+
+    async fn hang_switch(&mut self, hang: bool) -> Provoked<()> {
+        done(if hang { self.node.freeze(Daemon::Switch) } else { self.node.thaw(Daemon::Switch) })
+    }
+
+    async fn break_bond(&mut self, broken: bool) -> Provoked<String> {
+        done(self.node.cable("eth1", !broken))?;
+        Ok("eth1".to_owned())
+    }
+}
+
+#[test]
+fn a_real_switch_keeps_the_contract() {
+    let Some(node) = own("a_real_switch_keeps_the_contract") else { return };
+    // Captures need to see the node's interfaces.
+    let report = node.inside(|| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let switch = switch(&node).await;
+            contract::ovs::run(&mut Real { node: &node, switch }).await
+        })
+    });
+    let report = report.unwrap();
+    report.assert_passed();
+    let skipped = report.checks.iter().filter(|checked| matches!(checked.outcome, Outcome::Skipped(_))).count();
+    assert_eq!(skipped, 0, "{report}");
+}
