@@ -104,7 +104,7 @@ async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory) -> Opti
     Some(replica.read(|tables| southbound::read(tables, found.chassis_id.as_deref(), &found.interfaces)))
 }
 
-async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
+pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
     let root = switch.inner.options.host_root.clone();
     let physical = found.interfaces.iter().filter(|interface| interface.role == InterfaceRole::Physical);
     let mut devices = found.egress.clone();
