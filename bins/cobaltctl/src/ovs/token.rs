@@ -1,7 +1,5 @@
 //! The token to ask with: the person's own, or one of a service account.
 
-use std::convert::Infallible;
-
 use cobalt_core::api::OVSNode;
 use http::{Request, Response, header::AUTHORIZATION};
 use k8s_openapi::api::{
@@ -70,7 +68,7 @@ async fn own(config: &Config) -> Result<Token, OvsError> {
         if let Some(value) = request.headers().get(AUTHORIZATION) {
             response.headers_mut().insert(AUTHORIZATION, value.clone());
         }
-        Ok::<_, Infallible>(response)
+        Ok::<_, tower::BoxError>(response)
     });
     let answered = layer.layer(echo).oneshot(Request::new(Body::empty())).await.map_err(OvsError::Token)?;
     let header = answered.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
