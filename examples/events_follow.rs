@@ -23,7 +23,7 @@ struct Args {
     uri: LibvirtUri,
 }
 
-const EVERYTHING: [EventId; 13] = [
+const EVERYTHING: [EventId; 15] = [
     EventId::Lifecycle,
     EventId::Reboot,
     EventId::Watchdog,
@@ -37,6 +37,8 @@ const EVERYTHING: [EventId; 13] = [
     EventId::MigrationIteration,
     EventId::JobCompleted,
     EventId::MemoryFailure,
+    EventId::Tunable,
+    EventId::MetadataChange,
 ];
 
 /// Waits before another attempt: doubled each time, and at most the second of them.

@@ -66,7 +66,7 @@ impl Daemon {
 pub struct OvsSnapshot {
     /// When it was taken.
     pub at: Timestamp,
-    /// Whether the configuration database is connected. If not, the rest is what was last known.
+    /// Whether the configuration database is connected. If not, the rest is what was last known, or nothing.
     pub database_connected: bool,
     /// `ovsdb-server`.
     pub database: Daemon,
@@ -78,7 +78,7 @@ pub struct OvsSnapshot {
     pub bridges: Vec<Bridge>,
     /// The interfaces of all bridges.
     pub interfaces: Vec<Interface>,
-    /// The bonds.
+    /// The bonds. Those of the switch tell the truth about their members only while it is responsive.
     pub bonds: Vec<Bond>,
     /// OVN's controller, where the host has one.
     pub controller: Option<Controller>,
@@ -212,6 +212,8 @@ pub struct BondMember {
     pub enabled: bool,
     /// Whether its link is up; `None` if nobody says.
     pub link_up: Option<bool>,
+    /// Its speed in bits per second. The members of a kernel's bond are no interfaces of the switch, so only this tells.
+    pub speed_bps: Option<u64>,
     /// What LACP says: `current`, `expired`, `defaulted`; `None` without LACP.
     pub lacp: Option<String>,
     /// The partner's system, as LACP names it; `None` without LACP or without a partner.

@@ -140,8 +140,8 @@ impl Systemd {
         let property = (LOGIND.interface, "InhibitDelayMaxUSec");
         let value: OwnedVariant =
             self.shared.bus.call("read InhibitDelayMaxUSec", LOGIND.properties(), "Get", &property).await?;
-        // The largest number is systemd's infinity.
-        let limit = u64::try_from(value).ok().filter(|limit| *limit != u64::MAX && *limit != 0);
+        // The largest number is systemd's infinity. None at all is told as such: then no shutdown waits for anybody.
+        let limit = u64::try_from(value).ok().filter(|limit| *limit != u64::MAX);
         Ok(limit.map(Duration::from_micros))
     }
 }

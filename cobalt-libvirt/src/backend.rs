@@ -34,7 +34,7 @@ use self::{
 pub use self::{link::ConnectionState, options::BackendOptions};
 use crate::{
     Error,
-    client::{JobQuery, MigrateOptions},
+    client::{JobQuery, Libvirt, MigrateOptions},
     error::code,
     rpc::{DomainCapabilitiesArguments, DomainRef, ShutdownFlags, StartFlags},
     uri::LibvirtUri,
@@ -260,7 +260,12 @@ impl HypervisorBackend for LibvirtBackend {
             timeout: self.shared.options.migrate_timeout,
             ..MigrateOptions::live(request.destination.clone())
         };
-        let answer = live.libvirt.migrate_p2p(&domain, &options).await;
+        // On a connection of its own: a migration holds its place on one to the end, and a few of them would leave none
+        // for anything else.
+        let Shared { uri, options: backend, .. } = &*self.shared;
+        let own =
+            Libvirt::connect_with(uri, &backend.connection).await.map_err(|error| error.into_core(&live.driver))?;
+        let answer = own.migrate_p2p(&domain, &options).await;
         answer.map_err(|error| self.learn(&live, error, Ability::Migration))
     }
 

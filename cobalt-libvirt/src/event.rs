@@ -22,7 +22,7 @@ pub use self::lifecycle::{
     StoppedDetail, SuspendedDetail, UndefinedDetail,
 };
 use crate::{
-    rpc::{DomainRef, macros::open_enum},
+    rpc::{DomainRef, MetadataKind, macros::open_enum},
     typed::TypedParams,
     xdr::{Decode, Encode, Reader, Result, Writer},
 };
@@ -49,6 +49,8 @@ open_enum! {
         DeviceRemoved = 15,
         /// A block job changed; disks by target.
         BlockJob2 = 16,
+        /// What the domain may use of the host was changed: its pins, its share of the CPUs, its disks' limits.
+        Tunable = 17,
         /// The guest agent came or went.
         AgentLifecycle = 18,
         /// A device is there.
@@ -59,6 +61,8 @@ open_enum! {
         JobCompleted = 21,
         /// The guest kept a device.
         DeviceRemovalFailed = 22,
+        /// Its title, description or a note in it was changed.
+        MetadataChange = 23,
         /// Host memory under the guest is broken.
         MemoryFailure = 25,
     }
@@ -288,6 +292,11 @@ event_kinds! {
         /// How it fares.
         status: BlockJobStatus,
     }
+    /// What the domain may use of the host was changed.
+    346 Tunable {
+        /// What is new, such as `cputune.vcpupin0`.
+        params: TypedParams,
+    }
     /// The guest agent came or went.
     348 AgentLifecycle {
         /// Which of the two.
@@ -314,6 +323,13 @@ event_kinds! {
     367 DeviceRemovalFailed {
         /// Its name inside the domain.
         device: String,
+    }
+    /// Its title, description or a note in it was changed.
+    379 MetadataChange {
+        /// Which piece.
+        kind: MetadataKind,
+        /// The namespace of a note.
+        uri: Option<String>,
     }
     /// Host memory under the guest is broken.
     423 MemoryFailure {

@@ -4,14 +4,12 @@ mod answers;
 mod inventory;
 mod kernel;
 mod options;
-mod question;
 mod snapshot;
 mod southbound;
 mod stale;
 #[cfg(all(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod texts;
 
 use std::{
     collections::BTreeMap,
@@ -35,6 +33,7 @@ use crate::{
     error::Error,
     ovsdb::{Replica, ReplicaEvent, ReplicaState},
     remote::Remote,
+    show,
 };
 
 /// Open vSwitch, and OVN's controller, on one host.
@@ -134,6 +133,11 @@ impl OvsSwitch {
         link.as_ref().map(|link| link.replica.clone())
     }
 
+    /// The names of the ports, which the switch's own texts know by number only.
+    async fn ports(&self) -> show::Ports {
+        answers::told(&self.inner.daemons.switch, "dpif/show").await.map(|text| show::ports(&text)).unwrap_or_default()
+    }
+
     /// Refuses a bridge that nobody has, before its name becomes part of a path.
     fn known_bridge(&self, bridge: &str, operation: impl FnOnce() -> String) -> Result<()> {
         let known =
@@ -147,7 +151,7 @@ impl OvsInspector for OvsSwitch {
     fn features(&self) -> OvsFeatures {
         OvsFeatures {
             trace: true,
-            capture: true,
+            capture: false,
             flows: true,
             counters: true,
             southbound: self.southbound().is_some_and(|replica| replica.is_connected()),
@@ -173,24 +177,21 @@ impl OvsInspector for OvsSwitch {
     }
 
     async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
-        self.known_bridge(&request.bridge, || question::describe(request))?;
-        let port = self.inner.database.read(|tables| {
-            let found = inventory::read(tables).interfaces;
-            found.into_iter().find(|port| port.name == request.in_port && port.bridge == request.bridge)
-        });
-        let port = port.ok_or_else(|| Seam::not_found(question::describe(request)))?;
-        // The bridge's own port is the one with no number of its own.
-        let number = port.ofport.filter(|number| *number > 0).ok_or_else(|| {
-            Seam::conflict(question::describe(request), format!("the switch has not opened {}", port.name))
+        let operation = || format!("trace a packet on {} from {}", request.bridge, request.in_port);
+        self.known_bridge(&request.bridge, operation)?;
+        let packet = show::packet(request).map_err(|error| Seam::Refused {
+            operation: operation(),
+            reason: error.to_string(),
+            cause: Some(error.into()),
         })?;
-        let flow = question::flow(request, number)?;
         let switch = self.inner.daemons.switch.clone().timeout(self.inner.options.trace_timeout);
-        let text = switch.call("ofproto/trace", &[&request.bridge, &flow]).await?;
-        texts::trace(&request.bridge, text)
+        let arguments = [request.bridge.as_str(), &packet];
+        let (text, ports) = tokio::join!(switch.call("ofproto/trace", &arguments), self.ports());
+        Ok(show::trace(&text?, &ports))
     }
 
     async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-        texts::capture(self, request).await
+        Err(Seam::unsupported(format!("capture on {}", request.port), "this switch"))
     }
 
     async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
@@ -204,9 +205,9 @@ impl OvsInspector for OvsSwitch {
 
     async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
         self.known_bridge(bridge, || format!("read the forwarding table of {bridge}"))?;
-        let text = self.inner.daemons.switch.call("fdb/show", &[bridge]).await?;
-        let interfaces = self.inner.database.read(|tables| inventory::read(tables).interfaces);
-        Ok(texts::fdb(bridge, &text, &interfaces))
+        let arguments = [bridge];
+        let (text, ports) = tokio::join!(self.inner.daemons.switch.call("fdb/show", &arguments), self.ports());
+        Ok(show::fdb(&text?, bridge, &ports))
     }
 
     async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {

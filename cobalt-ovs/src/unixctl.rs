@@ -21,6 +21,7 @@ use tokio::{
 use crate::{
     error::{Error, Result},
     jsonrpc::{Framer, Message},
+    show,
 };
 
 #[cfg(all(test, feature = "testing"))]
@@ -100,7 +101,7 @@ impl Unixctl {
     /// How the daemon answers.
     pub async fn daemon(&self) -> Daemon {
         match self.call("version", &[]).await {
-            Ok(text) => Daemon::Responsive { version: version(&text) },
+            Ok(text) => Daemon::Responsive { version: show::version(&text) },
             Err(Error::Refused { .. } | Error::Protocol { .. }) => Daemon::Responsive { version: None },
             Err(Error::Absent { .. }) => Daemon::Absent,
             Err(error) => {
@@ -164,11 +165,6 @@ pub fn read_reply(message: &Bytes) -> Result<Result<String, String>, crate::json
         }
         Message::Request { .. } | Message::Notification { .. } => Err(crate::jsonrpc::MessageError::Neither),
     }
-}
-
-/// The last word of the first line: `ovs-vswitchd (Open vSwitch) 3.1.0`.
-fn version(text: &str) -> Option<String> {
-    text.lines().next()?.split_whitespace().last().map(ToOwned::to_owned)
 }
 
 fn pid(path: &Path) -> Option<u32> {

@@ -1,10 +1,13 @@
 //! Which hypervisor the agent speaks to.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
-use cobalt_core::{backend::HypervisorBackend, host::HostSystem, jiff::Timestamp, runtime::shutdown::TaskError};
-use cobalt_libvirt::{BackendOptions, ConnectOptions, LibvirtBackend};
+use cobalt_core::{
+    agent::program::LibvirtArgs, backend::HypervisorBackend, host::HostSystem, jiff::Timestamp,
+    runtime::shutdown::TaskError,
+};
+use cobalt_libvirt::{BackendOptions, ConnectOptions, Credentials, LibvirtBackend};
 use cobalt_sim::{Driver, Region};
 
 // Given to each argument, because a heading for the next ones would reach into the arguments of others.
@@ -66,9 +69,17 @@ impl BackendArgs {
     }
 
     /// Libvirt at this URI, and the operating system of this machine. A daemon that is down is waited for.
-    pub(crate) async fn libvirt(&self, uri: &str, call_timeout: std::time::Duration) -> Result<Opened, TaskError> {
-        let options = BackendOptions::new().connection(ConnectOptions::new().call_timeout(call_timeout));
-        let backend = LibvirtBackend::connect(uri, options).await?;
+    pub(crate) async fn libvirt(
+        &self,
+        uri: &str,
+        libvirt: &LibvirtArgs,
+        call_timeout: Duration,
+    ) -> Result<Opened, TaskError> {
+        let mut connection = ConnectOptions::new().call_timeout(call_timeout);
+        if let Some((username, password)) = libvirt.credentials()? {
+            connection = connection.credentials(Credentials::new(username, password));
+        }
+        let backend = LibvirtBackend::connect(uri, BackendOptions::new().connection(connection)).await?;
         let host = cobalt_host::detect(&cobalt_host::Options::from_env().root(&self.host_root)).await?;
         Ok((Arc::new(backend), host))
     }

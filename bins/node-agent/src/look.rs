@@ -47,7 +47,7 @@ pub(crate) async fn once(args: Args) -> Result<(), TaskError> {
         Kind::Simulated => (backend.simulated(&node)?, None),
         Kind::Libvirt => {
             let uri = agent.libvirt().uri(None);
-            (backend.libvirt(&uri, agent.call_timeout).await?, Some(uri))
+            (backend.libvirt(&uri, &agent.libvirt, agent.call_timeout).await?, Some(uri))
         }
     };
     let config = agent.config(&node, uri.as_deref());

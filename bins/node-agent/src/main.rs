@@ -31,7 +31,7 @@ async fn run(args: Args) -> Result<(), TaskError> {
         return look::once(args).await;
     }
     let Args { backend, agent, .. } = args;
-    let call_timeout = agent.call_timeout;
+    let (libvirt, call_timeout) = (agent.libvirt.clone(), agent.call_timeout);
     let started = program::start(agent).await?;
     match backend.kind() {
         Kind::Simulated => {
@@ -40,7 +40,7 @@ async fn run(args: Args) -> Result<(), TaskError> {
         }
         Kind::Libvirt => {
             let uri = started.libvirt_uri().await;
-            let (backend, host) = backend.libvirt(&uri, call_timeout).await?;
+            let (backend, host) = backend.libvirt(&uri, &libvirt, call_timeout).await?;
             started.run(backend, host, Some(&uri)).await?;
         }
     }

@@ -19,7 +19,7 @@
 //! The agent needs to `get`, `list` and `watch` this one Secret of one namespace, and no other. If the spec says so it
 //! also asks cert-manager for the certificate; by default the operator does.
 
-mod bundle;
+pub(super) mod bundle;
 mod files;
 mod request;
 
@@ -46,7 +46,7 @@ use crate::{
     api::{Condition, ConditionStatus, condition_types::TLS_CERTIFICATE_INSTALLED, reasons},
     host::{ActiveState, HostEvent},
     runtime::{
-        args::duration,
+        args::{duration, path},
         queue::Backoff,
         shutdown::{Chain, Shutdown, TaskError},
         state::Status,
@@ -70,7 +70,7 @@ const MOMENT: Duration = Duration::from_secs(2);
 #[group(skip)]
 pub struct CertificateArgs {
     /// Directory under which libvirt's certificates are installed [default: they are not]
-    #[arg(long, env = "PKI_PATH", value_name = "DIRECTORY", help_heading = HEADING)]
+    #[arg(long, env = "PKI_PATH", value_parser = path, value_name = "DIRECTORY", help_heading = HEADING)]
     pub pki_path: Option<PathBuf>,
 
     /// Number of the group that may read the private keys besides their owner [default: none]
@@ -86,8 +86,8 @@ pub struct CertificateArgs {
     pub issuer_name: Option<String>,
 
     /// Address of the host to put into that certificate
-    #[arg(long, env = "HOST_IP_ADDRESS", value_name = "ADDRESS", help_heading = HEADING)]
-    pub host_ip_address: Option<IpAddr>,
+    #[arg(long, env = "HOST_IP_ADDRESS", value_parser = address, value_name = "ADDRESS", help_heading = HEADING)]
+    pub host_ip_address: Option<Address>,
 
     /// How long that certificate is valid
     #[arg(long, default_value = "1128h", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
@@ -98,7 +98,20 @@ pub struct CertificateArgs {
     pub certificate_renew_before: Duration,
 }
 
+/// An address, or none: an environment that is set to nothing names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address(pub Option<IpAddr>);
+
+fn address(text: &str) -> Result<Address, std::net::AddrParseError> {
+    if text.is_empty() { Ok(Address(None)) } else { text.parse().map(|address| Address(Some(address))) }
+}
+
 impl CertificateArgs {
+    /// The address of this host, if it was given.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.host_ip_address.unwrap_or_default().0
+    }
+
     /// The part they describe.
     pub fn part(&self, own_namespace: &str) -> Certificates {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -108,7 +121,7 @@ impl CertificateArgs {
             request: Request {
                 namespace: given(&self.certificate_namespace).unwrap_or_else(|| own_namespace.to_owned()),
                 issuer: given(&self.issuer_name),
-                address: self.host_ip_address,
+                address: self.address(),
                 duration: self.certificate_duration,
                 renew_before: self.certificate_renew_before,
             },

@@ -159,7 +159,7 @@ impl Args {
 
     /// Where libvirt is, with everything that is known about this node's address.
     pub fn libvirt(&self) -> LibvirtArgs {
-        self.libvirt.or_address(self.certificate.host_ip_address)
+        self.libvirt.or_address(self.certificate.address())
     }
 
     /// How the agent of this Node behaves with libvirt at this URI.

@@ -40,6 +40,8 @@ pub const MAINTENANCE: &str = "Maintenance";
 pub const EVICTING: &str = "Evicting";
 /// `Ready`, `HaEnabled`: in maintenance and empty.
 pub const EVICTED: &str = "Evicted";
+/// The host's agent cannot reach libvirt.
+pub const LIBVIRT_NOT_CONNECTED: &str = "LibVirtNotConnected";
 
 /// `Tainted`: kubectl is among the field managers.
 pub const KUBECTL: &str = "Kubectl";

@@ -58,7 +58,13 @@ fn judge(seen: &Snapshot, plan: &Plan) -> (&'static str, String) {
         ),
         None => say(reasons::ONBOARDING, "Onboarding not started"),
         Some(reasons::ABORTED) => say(reasons::ONBOARDING, "Onboarding was aborted"),
-        Some(reasons::SUCCEEDED) => say(reasons::READY, "Hypervisor is ready"),
+        // A host whose libvirt is away can take no instance, whatever Nova still believes of it.
+        Some(reasons::SUCCEEDED) => match plan.condition(condition_types::LIBVIRT_CONNECTION) {
+            Some(lost) if lost.is_false() => {
+                (reasons::LIBVIRT_NOT_CONNECTED, format!("libvirt cannot be used: {}", lost.message))
+            }
+            _ => say(reasons::READY, "Hypervisor is ready"),
+        },
         Some(_) => say(reasons::ONBOARDING, "Onboarding not yet completed"),
     }
 }

@@ -103,7 +103,7 @@ impl fmt::Display for BindAddress {
 #[command(next_help_heading = "Admin server")]
 pub struct AdminArgs {
     /// Address of /healthz, /readyz, /metrics and /debug/state; `0` turns it off
-    #[arg(long, default_value = "0.0.0.0:8081", alias = "health-probe-bind-address", value_name = "IP:PORT")]
+    #[arg(long, default_value = "0.0.0.0:8081", visible_alias = "health-probe-bind-address", value_name = "IP:PORT")]
     pub admin_bind_address: BindAddress,
 
     /// A second address for the same pages, where scrapers expect one of its own; `0` means none
@@ -176,6 +176,11 @@ impl Default for KubeArgs {
     fn default() -> Self {
         Self { kubeconfig: None, context: None, kube_request_timeout: Duration::from_secs(20) }
     }
+}
+
+/// A path that may be empty, as in an environment that is set to nothing; clap's own parser refuses that.
+pub fn path(text: &str) -> Result<std::path::PathBuf, std::convert::Infallible> {
+    Ok(text.into())
 }
 
 /// Parses `15s`, `500ms`, `2m 30s`; zero and negative durations are refused. For use as a clap `value_parser`.

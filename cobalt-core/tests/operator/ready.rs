@@ -97,6 +97,18 @@ fn an_onboarding_that_ended_otherwise_than_well_is_not_ready() {
 }
 
 #[test]
+fn a_host_whose_libvirt_is_away_is_not_ready() {
+    let connection = |status, reason| onboarded().with_condition(types::LIBVIRT_CONNECTION, status, reason);
+    let lost = connection(False, reasons::CONNECT_FAILED);
+    let said = lost.clone().build().condition(types::LIBVIRT_CONNECTION).unwrap().message.clone();
+    check(lost, "LibVirtNotConnected", &format!("libvirt cannot be used: {said}"));
+    check(connection(True, reasons::CONNECTED), "Ready", "Hypervisor is ready");
+    // Whoever is on the way out or in says that first.
+    let maintained = connection(False, reasons::CONNECT_FAILED).in_maintenance(Maintenance::Manual);
+    check(maintained, "Maintenance", "Hypervisor is in maintenance mode");
+}
+
+#[test]
 fn nothing_is_said_about_a_host_that_does_not_exist() {
     assert!(decide(&Ready, &seen(None, None)).condition(types::READY).is_none());
 }

@@ -49,6 +49,14 @@ async fn a_limit_that_is_unknown_or_endless_is_none() {
 }
 
 #[tokio::test]
+async fn a_host_that_lets_nobody_delay_a_shutdown_says_so() {
+    let Some(rig) = Rig::host("a_host_that_lets_nobody_delay_a_shutdown_says_so").await else { return };
+    let host = rig.systemd().await;
+    rig.set_property(LOGIND, "InhibitDelayMaxUSec", 0_u64).await;
+    assert_eq!(host.inhibit_shutdown("why").await.unwrap().max_delay(), Some(Duration::ZERO));
+}
+
+#[tokio::test]
 async fn an_announced_and_a_cancelled_shutdown_are_told_apart() {
     let Some(rig) = Rig::host("an_announced_and_a_cancelled_shutdown_are_told_apart").await else { return };
     let host = rig.systemd().await;

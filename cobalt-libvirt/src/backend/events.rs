@@ -9,7 +9,7 @@ use crate::event::{
 };
 
 /// What is registered for. A failed disk is told twice by libvirt; only the one with the reason is wanted.
-pub(super) const WANTED: [EventId; 10] = [
+pub(super) const WANTED: [EventId; 13] = [
     EventId::Lifecycle,
     EventId::Reboot,
     EventId::Watchdog,
@@ -20,6 +20,9 @@ pub(super) const WANTED: [EventId; 10] = [
     EventId::MigrationIteration,
     EventId::JobCompleted,
     EventId::MemoryFailure,
+    EventId::DeviceAdded,
+    EventId::Tunable,
+    EventId::MetadataChange,
 ];
 
 /// The event as the seam tells it; `None` for what nobody above has a word for.
@@ -43,6 +46,10 @@ pub(super) fn domain_event(kind: &EventKind, disk_target: impl FnOnce(&str) -> O
         EventKind::MemoryFailure { action, .. } => DomainEvent::MemoryFailure {
             recovered: matches!(action, MemoryFailureAction::Ignore | MemoryFailureAction::Inject),
         },
+        // The seam's word for a description that is another one now.
+        EventKind::DeviceAdded { .. } | EventKind::Tunable { .. } | EventKind::MetadataChange { .. } => {
+            DomainEvent::Lifecycle(Lifecycle::Defined)
+        }
         _ => return None,
     })
 }

@@ -33,6 +33,8 @@ fn every_kind_reads_back() {
         EventKind::DeviceRemoved { device: device.clone() },
         EventKind::DeviceAdded { device: device.clone() },
         EventKind::DeviceRemovalFailed { device },
+        EventKind::Tunable { params: TypedParams::builder().with("cputune.vcpupin0", "1-2").build() },
+        EventKind::MetadataChange { kind: MetadataKind::Element, uri: Some("urn:x".into()) },
         EventKind::AgentLifecycle { state: AgentState::Connected, reason: 2 },
         EventKind::MigrationIteration { iteration: 2 },
         EventKind::JobCompleted { params: TypedParams::builder().with("downtime", 161_u64).build() },

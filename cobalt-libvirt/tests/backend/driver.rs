@@ -1,13 +1,18 @@
 //! What drivers can do, learned or known, and what they are told to do.
 
+use std::time::Duration;
+
 use cobalt_core::{
     Error,
     backend::{EventKind, HypervisorBackend, JobOperation, JobOutcome, MigrateRequest, PowerAction, VcpuState},
     ids::InstanceId,
 };
-use cobalt_libvirt::testing::{Answer, Writer};
+use cobalt_libvirt::{
+    ConnectOptions,
+    testing::{Answer, Fault, Writer},
+};
 
-use super::fixture::{options, recording, replayed, replayed_with, uuid};
+use super::fixture::{LIMIT, options, recording, replayed, replayed_with, uuid};
 
 const REBOOT: u32 = 27;
 const ABORT_JOB: u32 = 164;
@@ -160,4 +165,36 @@ async fn a_migration_ends_as_the_daemon_says() {
         assert!(error.to_string().contains("to qemu+tcp://10.0.0.2/system"), "{error}");
     }
     assert_eq!(server.count(MIGRATE), 6);
+}
+
+#[tokio::test]
+async fn migrations_under_way_leave_room_for_everything_else() {
+    let connection = ConnectOptions::new().call_timeout(LIMIT).connect_timeout(LIMIT).max_pending(2);
+    let (server, backend) = replayed_with("qemu-9.0", options().connection(connection)).await;
+    server.start_domain("a", &uuid(1)).unwrap();
+    let request = MigrateRequest {
+        destination: "qemu+tcp://10.0.0.2/system".into(),
+        live: true,
+        copy_storage: false,
+        persist: true,
+    };
+    let under_way: Vec<_> = (0..4)
+        .map(|_| {
+            // The daemon works on it for as long as this test takes.
+            server.fault(MIGRATE, Fault::Silent);
+            let (backend, request) = (backend.clone(), request.clone());
+            tokio::spawn(async move { backend.migrate(&id(), &request).await })
+        })
+        .collect();
+    let begun = async {
+        while server.count(MIGRATE) < under_way.len() as u64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, begun).await.expect("all of them have begun");
+    assert_eq!(backend.inventory().await.unwrap().len(), 1);
+    assert_eq!(backend.connection_state().reconnects, 0);
+    for migration in under_way {
+        migration.abort();
+    }
 }

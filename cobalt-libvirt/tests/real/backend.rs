@@ -70,6 +70,25 @@ async fn a_guest_is_described_as_it_was_defined() {
 }
 
 #[tokio::test]
+async fn a_guest_that_is_pinned_while_it_runs_is_booked_on_its_cell() {
+    let Some(rig) = Rig::shared("a_guest_that_is_pinned_while_it_runs_is_booked_on_its_cell") else { return };
+    let guest = Guest::new("pinned-later");
+    start(rig.host(), &guest);
+    let backend = LibvirtBackend::connect(&rig.host().tcp(), options()).await.unwrap();
+    let mut events = backend.events();
+    let id = InstanceId::from(guest.uuid());
+    let cells = async || {
+        let found = backend.inventory().await.unwrap().into_iter().find(|domain| domain.id == id).unwrap();
+        found.cells.iter().map(|share| (share.cell, share.cpu_millis)).collect::<Vec<_>>()
+    };
+    assert_eq!(cells().await, []);
+    rig.host().virsh(["vcpupin", guest.name(), "0", "0", "--live"]).unwrap();
+    told(&mut events, &guest, DomainEvent::Lifecycle(Lifecycle::Defined)).await;
+    assert_eq!(cells().await, [(0, 1000)]);
+    remove(rig.host(), &guest);
+}
+
+#[tokio::test]
 async fn a_guest_that_crashes_is_told_as_crashed() {
     let Some(rig) = Rig::shared("a_guest_that_crashes_is_told_as_crashed") else { return };
     let Some(guest) = rig.guest("crashes", Act::Panic) else { return };

@@ -5,7 +5,7 @@ use cobalt_libvirt::{
         AgentState, CrashedDetail, DefinedDetail, EventKind, IoErrorAction, Lifecycle, ResumedDetail, ShutdownDetail,
         StartedDetail, StoppedDetail, SuspendedDetail, UndefinedDetail, WatchdogAction,
     },
-    rpc::{DefineFlags, DeviceFlags, DiskErrorKind, DomainState, StartFlags, UndefineFlags},
+    rpc::{DefineFlags, DeviceFlags, DiskErrorKind, DomainState, MetadataKind, StartFlags, UndefineFlags},
 };
 use cobalt_rig::{Act, Guest};
 
@@ -162,5 +162,24 @@ async fn devices_and_agents_that_come_and_go_are_told() {
     events.until("it came", |kind| *kind == EventKind::DeviceAdded { device: device() }).await;
     libvirt.detach_device(&domain, tablet, DeviceFlags::LIVE).await.unwrap();
     events.until("it left", |kind| *kind == EventKind::DeviceRemoved { device: device() }).await;
+    remove(rig.host(), &guest);
+}
+
+#[tokio::test]
+async fn changes_of_a_running_domain_are_told() {
+    let Some(rig) = Rig::shared("changes_of_a_running_domain_are_told") else { return };
+    let libvirt = connect(&rig.host().tcp()).await;
+    let guest = Guest::new("changes");
+    start(rig.host(), &guest);
+    let mut events = Events::of(&libvirt, &guest).await;
+    rig.host().virsh(["vcpupin", "changes", "0", "0", "--live"]).unwrap();
+    let pinned = |kind: &EventKind| match kind {
+        EventKind::Tunable { params } => params.get_str("cputune.vcpupin0").as_deref() == Some("0"),
+        _ => false,
+    };
+    events.until("the pin", pinned).await;
+    rig.host().virsh(["desc", "changes", "--title", "--live", "another"]).unwrap();
+    let titled = EventKind::MetadataChange { kind: MetadataKind::Title, uri: None };
+    events.until("the title", |kind| *kind == titled).await;
     remove(rig.host(), &guest);
 }

@@ -3,7 +3,10 @@
 use cobalt_libvirt::{
     DomainFilter, JobQuery, MigrateOptions,
     error::code,
-    event::{DefinedDetail, EventKind, Lifecycle, ResumedDetail, StartedDetail, StoppedDetail, SuspendedDetail},
+    event::{
+        BlockJobKind, BlockJobStatus, DefinedDetail, EventKind, Lifecycle, ResumedDetail, StartedDetail, StoppedDetail,
+        SuspendedDetail,
+    },
     rpc::{DomainState, JobKind},
 };
 use cobalt_rig::{Act, Guest};
@@ -105,5 +108,71 @@ async fn a_migration_to_nowhere_fails_and_changes_nothing() {
     let options = MigrateOptions { timeout: LIMIT, ..MigrateOptions::live("qemu+tcp://no-such-host/system") };
     assert!(here.migrate_p2p(&domain, &options).await.unwrap_err().code().is_some());
     assert_eq!(here.domain_status(&domain).await.unwrap().state, DomainState::Running);
+    remove(rig.host(), &guest);
+}
+
+#[tokio::test]
+async fn a_guest_takes_its_disk_along_and_the_copy_is_told() {
+    let Some(rig) = Rig::shared("a_guest_takes_its_disk_along_and_the_copy_is_told") else { return };
+    // The same path on both hosts, and two file systems: nothing is shared.
+    let images = [rig.host(), rig.other()].map(|host| {
+        let image = host.small_disk("luggage", 8 * 1024).unwrap().join("image").display().to_string();
+        host.run(["truncate", "--size=4M", &image]).unwrap();
+        image
+    });
+    let (from, to) = (&images[0], &images[1]);
+    let guest = Guest::new("carries").disk(from);
+    let (here, there) = (connect(&rig.host().tcp()).await, connect(&rig.other().tcp()).await);
+    start(rig.host(), &guest);
+    let (mut leaves, mut arrives) = (Events::of(&here, &guest).await, Events::of(&there, &guest).await);
+    let domain = here.domain_by_name("carries").await.unwrap();
+    let options = MigrateOptions {
+        persist: true,
+        undefine_source: true,
+        copy_storage: true,
+        destination_xml: Some(guest.xml().replace(from.as_str(), to)),
+        timeout: LIMIT,
+        ..MigrateOptions::live(rig.other().tcp())
+    };
+    let moved = here.migrate_p2p(&domain, &options).await;
+    assert!(moved.is_ok(), "{moved:?} after {:?}", leaves.seen);
+    let job = BlockJobKind::Copy;
+    for status in [BlockJobStatus::Ready, BlockJobStatus::Completed] {
+        let (path, target) = (from.clone(), "vda".to_owned());
+        let by_path = EventKind::BlockJob { disk: path, job, status };
+        let by_target = EventKind::BlockJob2 { disk: target, job, status };
+        for wanted in [by_path, by_target] {
+            if !leaves.seen.contains(&wanted) {
+                leaves.until(&format!("{wanted:?}"), |kind| *kind == wanted).await;
+            }
+        }
+    }
+    arrives.until("it runs there", |kind| *kind == life(Lifecycle::Resumed(ResumedDetail::Migrated))).await;
+    remove(rig.other(), &guest);
+}
+
+#[tokio::test]
+async fn a_migration_goes_on_when_nobody_waits_for_it() {
+    let Some(rig) = Rig::shared("a_migration_goes_on_when_nobody_waits_for_it") else { return };
+    let Some(guest) = rig.guest("alone", Act::Idle) else { return };
+    let (here, there) = (connect(&rig.host().tcp()).await, connect(&rig.other().tcp()).await);
+    start(rig.host(), &guest);
+    booted(rig.host(), &guest).await;
+    let mut arrives = Events::of(&there, &guest).await;
+    let mut leaves = Events::of(&here, &guest).await;
+    let domain = here.domain_by_name("alone").await.unwrap();
+    let options = MigrateOptions { bandwidth: Some(16), timeout: LIMIT, ..MigrateOptions::live(rig.other().tcp()) };
+    let waiting = connect(&rig.host().tcp()).await;
+    let given_up = async {
+        tokio::select! {
+            ended = waiting.migrate_p2p(&domain, &options) => panic!("so soon: {ended:?}"),
+            () = leaves.until("it begins", |kind| matches!(kind, EventKind::MigrationIteration { .. })) => {}
+        }
+    };
+    given_up.await;
+    // Not even the connection is left.
+    waiting.close().await;
+    arrives.until("it runs there", |kind| *kind == life(Lifecycle::Resumed(ResumedDetail::Migrated))).await;
+    let _ = rig.other().virsh(["destroy", "alone"]);
     remove(rig.host(), &guest);
 }

@@ -98,7 +98,7 @@ pub(crate) async fn connect(uri: &str) -> Libvirt {
 }
 
 /// Every kind of event that there is.
-pub(crate) const ALL: [EventId; 15] = [
+pub(crate) const ALL: [EventId; 17] = [
     EventId::Lifecycle,
     EventId::Reboot,
     EventId::Watchdog,
@@ -114,6 +114,8 @@ pub(crate) const ALL: [EventId; 15] = [
     EventId::JobCompleted,
     EventId::DeviceRemovalFailed,
     EventId::MemoryFailure,
+    EventId::Tunable,
+    EventId::MetadataChange,
 ];
 
 /// What happens to one domain.

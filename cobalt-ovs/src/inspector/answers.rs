@@ -3,7 +3,7 @@
 use cobalt_core::ovs::Daemon;
 
 use super::options::OvsOptions;
-use crate::unixctl::Unixctl;
+use crate::{show, unixctl::Unixctl};
 
 /// The ways to the three daemons of a host.
 #[derive(Debug)]
@@ -67,8 +67,7 @@ impl Daemons {
             told(&self.controller, "connection-status"),
             told(&self.controller, "debug/dump-local-bindings")
         );
-        // "not connected" is what it says otherwise.
-        let connected = connected.is_some_and(|text| text.trim() == "connected");
+        let connected = connected.is_some_and(|text| show::connected(&text));
         ControllerAnswers { daemon, connected, bindings }
     }
 }

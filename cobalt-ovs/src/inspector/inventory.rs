@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use cobalt_core::ovs::{Bond, BondKind, BondMember, Bridge, Interface, InterfaceRole};
-use uuid::Uuid;
 
 use crate::ovsdb::{Follow, Row, Tables};
 
@@ -183,11 +182,6 @@ fn role(row: &Row) -> InterfaceRole {
         _ if claims || matches!(row.key("status", "driver_name"), Some("tun" | "vhost")) => InterfaceRole::Instance,
         _ => InterfaceRole::Physical,
     }
-}
-
-/// The row of an interface by its name.
-pub(super) fn interface<'a>(tables: &'a Tables, name: &str) -> Option<(Uuid, &'a Row)> {
-    tables.rows("Interface").find(|(_, row)| row.str("name") == Some(name))
 }
 
 #[cfg(test)]

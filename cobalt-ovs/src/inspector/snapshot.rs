@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::PoisonError,
     time::Duration,
 };
@@ -18,11 +19,12 @@ use super::{
     inventory::{self, Inventory},
     kernel::{self, KernelBond},
     southbound::{self, Known},
-    texts::{self, LocalBinding},
 };
 use crate::{
     error,
+    openflow::{OpenFlow, Options, flow_counts},
     ovsdb::{Operation, Replica},
+    show::{self, LocalBinding},
 };
 
 /// How many bridges are asked at a time.
@@ -51,7 +53,7 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
         interface.statistics = statistics.get(&interface.name).cloned().unwrap_or_default();
     }
     fill_bonds(switch, &answers, &mut found.bonds);
-    let local = controller.bindings.as_deref().map(texts::local_bindings);
+    let local = controller.bindings.as_deref().map(show::bindings);
     fill_bindings(&mut found.interfaces, known.as_ref(), local.as_deref());
     add_kernel_bonds(&mut found, kernel);
     OvsSnapshot {
@@ -121,10 +123,25 @@ async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> 
 async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
     let timeout = switch.inner.options.control_timeout;
     let paths: Vec<_> = bridges.iter().map(|bridge| switch.management(&bridge.name)).collect();
-    let counts = stream::iter(paths).map(|path| async move { texts::flow_counts(&path, timeout).await });
+    let counts = stream::iter(paths).map(|path| async move { flows(&path, timeout).await });
     let counts: Vec<_> = counts.buffered(BRIDGES).collect().await;
     for (bridge, flows) in bridges.iter_mut().zip(counts) {
         bridge.flows = flows;
+    }
+}
+
+/// Flows per table; `None` if the bridge does not answer.
+async fn flows(management: &Path, timeout: Duration) -> Option<BTreeMap<u8, u64>> {
+    let counts = async {
+        let mut bridge = OpenFlow::connect(management, Options { timeout }).await?;
+        bridge.table_stats().await
+    };
+    match counts.await {
+        Ok(tables) => Some(flow_counts(&tables)),
+        Err(error) => {
+            tracing::debug!(error = error::chain(&error), "no flow counts");
+            None
+        }
     }
 }
 
@@ -132,17 +149,22 @@ async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
 fn fill_bonds(switch: &OvsSwitch, answers: &SwitchAnswers, bonds: &mut [Bond]) {
     let mut known = switch.inner.bonds.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = &answers.bonds {
-        *known = texts::enabled_members(text);
+        let bonds = show::bonds(text).into_iter();
+        *known = bonds
+            .map(|bond| (bond.name, bond.members.into_iter().map(|member| (member.name, member.enabled)).collect()))
+            .collect();
     }
-    let lacp = answers.lacp.as_deref().map(texts::lacp_members).unwrap_or_default();
+    let lacp = answers.lacp.as_deref().map(show::lacp).unwrap_or_default();
     for bond in bonds.iter_mut().filter(|bond| bond.kind == BondKind::Ovs) {
+        let lacp = lacp.iter().find(|report| report.name == bond.name);
         for member in &mut bond.members {
             if let Some(enabled) = known.get(&bond.name).and_then(|bond| bond.get(&member.name)) {
                 member.enabled = *enabled;
             }
-            if let Some((state, partner)) = lacp.get(&bond.name).and_then(|bond| bond.get(&member.name)) {
-                member.lacp = Some(state.clone());
-                member.partner.clone_from(partner);
+            let told = lacp.and_then(|report| report.members.iter().find(|told| told.name == member.name));
+            if let Some(told) = told {
+                member.lacp.clone_from(&told.state);
+                member.partner.clone_from(&told.partner);
             }
         }
     }
@@ -160,7 +182,7 @@ fn fill_bindings(interfaces: &mut [Interface], known: Option<&Known>, local: Opt
         interface.binding = match (known.map(|known| known.binding(port)), here) {
             (Some(Some(Binding::Here)), here) => Some(by_interface(&interface.name, here)),
             (Some(decided), _) => decided,
-            (None, Some(binding)) if binding.bound => Some(by_interface(&interface.name, Some(binding))),
+            (None, Some(binding)) if binding.bound > 0 => Some(by_interface(&interface.name, Some(binding))),
             (None, Some(_)) => Some(Binding::Unknown),
             (None, None) => None,
         };
@@ -198,7 +220,7 @@ fn describe_controller(
     }
     // The controller calls on the bridge by itself, so no row of the database tells of its connections. The switch
     // counts all there are.
-    let connections = switch.memory.as_deref().map(|text| texts::memory(text).get("ofconns").copied().unwrap_or(0));
+    let connections = switch.memory.as_deref().map(|text| show::memory(text).get("ofconns").copied().unwrap_or(0));
     let (lag, unplugged) = known.map_or((None, None), |known| (known.lag, Some(known.unplugged)));
     Some(Controller {
         southbound_connected: answers.connected,
@@ -221,14 +243,14 @@ pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
     let (datapaths, all) = tokio::join!(daemons.switch.call("dpctl/show", &["-s"]), futures::future::join_all(each));
     for (name, (coverage, memory)) in all {
         if let Some(text) = coverage {
-            counters.coverage.insert(name.clone(), texts::coverage(&text));
+            counters.coverage.insert(name.clone(), show::coverage(&text));
         }
         if let Some(text) = memory {
-            counters.memory.insert(name, texts::memory(&text));
+            counters.memory.insert(name, show::memory(&text));
         }
     }
     if let Ok(text) = datapaths {
-        counters.datapaths = texts::datapaths(&text);
+        counters.datapaths = show::datapaths(&text);
     }
     counters
 }

@@ -1,5 +1,6 @@
 //! Time and randomness, both passed in so that a run can be repeated.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -62,6 +63,16 @@ impl Entropy {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut rng = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (0..5).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
+    }
+}
+
+/// Numbers in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence(AtomicU32);
+
+impl Sequence {
+    pub(crate) fn next(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -77,6 +77,7 @@ const TABLE: &[Row] = &[
     ("apps", "statefulsets", "StatefulSet", &["sts"], &["all"], &[Namespaced, Status, Generation], &[]),
     ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview", &[], &[], &[], &[]),
     ("authentication.k8s.io", "tokenreviews", "TokenReview", &[], &[], &[], &[]),
+    ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview", &[], &[], &[Namespaced], &[]),
     ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview", &[], &[], &[], &[]),
     ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview", &[], &[], &[], &[]),
     ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", &[], &[], &[], &[]),
@@ -97,6 +98,7 @@ pub(crate) fn is_review(plural: &str) -> bool {
         plural,
         "selfsubjectreviews"
             | "tokenreviews"
+            | "localsubjectaccessreviews"
             | "selfsubjectaccessreviews"
             | "selfsubjectrulesreviews"
             | "subjectaccessreviews"

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use crate::admission::Admission;
 use crate::auth::tokens::Tokens;
 use crate::auth::{AuthConfig, Identity};
-use crate::clock::{Clock, Entropy};
+use crate::clock::{Clock, Entropy, Sequence};
 use crate::controllers;
 use crate::counters::Counters;
 use crate::faults::{Fault, Faults};
@@ -92,9 +92,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Does what a cluster's controller manager does to nodes and namespaces: nodes that are not ready, unreachable
-    /// or unschedulable are tainted, namespaces get their default service account. Implies
-    /// [`ServerBuilder::service_accounts`].
+    /// Does what a cluster's controller manager does to nodes, namespaces and admission policies: nodes that are not
+    /// ready, unreachable or unschedulable are tainted, namespaces get their default service account, and policies
+    /// say in their status that they were checked. Implies [`ServerBuilder::service_accounts`].
     pub fn controller_manager(mut self) -> Self {
         self.service_accounts = true;
         self.controller_manager = true;
@@ -127,6 +127,7 @@ impl ServerBuilder {
             service_accounts: self.service_accounts,
             controller_manager: self.controller_manager,
             tokens: Tokens::default(),
+            addresses: Sequence::default(),
             watches: AtomicUsize::new(0),
             controllers: OnceLock::new(),
         });
@@ -156,6 +157,8 @@ pub(crate) struct Inner {
     /// Nodes and namespaces are looked after.
     pub(crate) controller_manager: bool,
     pub(crate) tokens: Tokens,
+    /// Cluster IPs of services that were handed out.
+    pub(crate) addresses: Sequence,
     /// Watches that are open.
     pub(crate) watches: AtomicUsize,
     controllers: OnceLock<AbortHandle>,

@@ -75,6 +75,24 @@ async fn the_loss_of_libvirt_is_in_the_lease_at_once_and_the_host_still_lives() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_without_libvirt_says_so_with_its_first_beat() {
+    let rig = Rig::new().await;
+    let region = Region::builder().hosts(1).vms_per_host(1).seed(3).build();
+    let host = region.hosts().remove(0);
+    region.world().stop_daemon(&host).unwrap();
+    rig.operator();
+    rig.agent_with(&region, &host, rig.stop.clone(), |agent| agent.part(Heartbeat::new("default", INTERVAL)));
+    rig.add_node(host.as_str(), json!({}), json!({})).await;
+    rig.until(host.as_str(), "reported", |hv| hv.is_false("LibVirtConnection")).await;
+    tokio::time::sleep(INTERVAL).await;
+    let found = lease(&rig, host.as_str()).await;
+    assert!(health(&found).starts_with("disconnected: "), "{}", health(&found));
+    region.world().start_daemon(&host).unwrap();
+    tokio::time::sleep(INTERVAL).await;
+    assert_eq!(health(&lease(&rig, host.as_str()).await), "connected");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_lease_goes_with_its_hypervisor_and_comes_back_with_it() {
     let rig = Rig::new().await;
     let region = Region::builder().hosts(1).vms_per_host(1).seed(3).build();

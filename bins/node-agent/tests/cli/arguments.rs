@@ -58,6 +58,31 @@ fn the_flags_of_earlier_agents_are_taken() {
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
+/// Every variable of earlier agents, once with a value and once set to nothing, as a chart leaves what it does not know.
+#[test]
+fn the_environment_of_earlier_agents_is_taken_and_may_be_empty() {
+    let variables = [
+        ("HOSTNAME", "node-7"),
+        ("NODE_LABEL", "node-7.example"),
+        ("NAMESPACE", "monsoon3"),
+        ("LIBVIRT_SOCKET", "/run/libvirt/libvirt-sock"),
+        ("LIBVIRT_DEFAULT_URI", "ch:///system"),
+        ("PKI_PATH", "/pki"),
+        ("HOST_IP_ADDRESS", "192.0.2.7"),
+        ("ISSUER_NAME", "kvm-node-agent-ca-issuer"),
+        ("DISABLE_CREATE_CERT_MANAGER_CERTIFICATE", "true"),
+    ];
+    for empty in [false, true] {
+        let mut command = command(PROGRAM);
+        command.envs(variables.map(|(name, value)| (name, if empty { "" } else { value })));
+        command.args(["--backend", "simulated", "--once"]);
+        let mut running = Running::start(&mut command);
+        assert_eq!(running.wait().code(), Some(0), "{}", running.err());
+        let seen: serde_json::Value = serde_json::from_str(&running.out()).unwrap();
+        assert_eq!(seen["metadata"]["name"] == "node-7", !empty, "{seen}");
+    }
+}
+
 #[test]
 fn an_address_that_is_none_is_named() {
     run(PROGRAM, &["--node-ip", "192.0.2.1/24", "--once"]).refused(2, &["--node-ip", "192.0.2.1/24"]);

@@ -41,6 +41,10 @@ pub struct EarlierArgs {
     /// No effect: times are logged in RFC 3339
     #[arg(long, value_name = "ENCODING", help_heading = HEADING)]
     pub zap_time_encoding: Option<String>,
+
+    /// No effect, as before: spec.createCertManagerCertificate of the Hypervisor decides
+    #[arg(long, env = "DISABLE_CREATE_CERT_MANAGER_CERTIFICATE", value_name = "ANY", help_heading = HEADING)]
+    pub disable_create_cert_manager_certificate: Option<String>,
 }
 
 impl EarlierArgs {

@@ -1,8 +1,10 @@
 //! Which libvirt an agent talks to.
 
-use std::net::IpAddr;
+use std::{io, net::IpAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::runtime::args::path;
 
 const HEADING: &str = "Hypervisor";
 
@@ -34,6 +36,14 @@ pub struct LibvirtArgs {
     /// Driver of libvirt where no URI names one [default: as the Node's virt-driver label says, `qemu` without one]
     #[arg(long, value_enum, value_name = "DRIVER", help_heading = HEADING)]
     pub driver: Option<LibvirtDriver>,
+
+    /// User to log in as where libvirt asks for it by SASL [default: the user in the URI]
+    #[arg(long, env = "LIBVIRT_USERNAME", value_name = "NAME", help_heading = HEADING)]
+    pub libvirt_username: Option<String>,
+
+    /// File with the password of that user, such as one of a mounted Secret; a line break at its end is not part of it
+    #[arg(long, env = "LIBVIRT_PASSWORD_FILE", value_parser = path, value_name = "FILE", help_heading = HEADING)]
+    pub libvirt_password_file: Option<PathBuf>,
 }
 
 /// A driver of libvirt.
@@ -98,6 +108,18 @@ impl LibvirtArgs {
         }
     }
 
+    /// Name and password for a login, if there is a password. The name is empty where only the URI has one.
+    pub fn credentials(&self) -> io::Result<Option<(String, String)>> {
+        let Some(file) = self.libvirt_password_file.as_deref().filter(|file| !file.as_os_str().is_empty()) else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            io::Error::new(error.kind(), format!("read the password of libvirt from {}: {error}", file.display()))
+        })?;
+        let password = text.strip_suffix('\n').map_or(text.as_str(), |text| text.strip_suffix('\r').unwrap_or(text));
+        Ok(Some((given(self.libvirt_username.as_ref()).unwrap_or_default().to_owned(), password.to_owned())))
+    }
+
     /// Why a connection by this URI could be overheard or forged: plain TCP to another machine than this node. Other
     /// names of this node are its address, its loopback and its own name.
     pub fn insecure(&self, uri: &str, node_name: &str) -> Option<String> {
@@ -145,6 +167,7 @@ fn with_socket(uri: &str, socket: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -213,6 +236,24 @@ mod tests {
         {
             assert!(args.insecure(open, "node-1").is_some_and(|why| why.contains("plain TCP")), "{open}");
         }
+    }
+
+    #[test]
+    fn a_password_comes_from_its_file_without_the_end_of_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        for (text, password) in [("secret\n", "secret"), ("secret", "secret"), (" two\n\r\n", " two\n"), ("", "")] {
+            std::fs::write(&file, text).unwrap();
+            let args = LibvirtArgs {
+                libvirt_username: Some("agent".into()),
+                libvirt_password_file: Some(file.clone()),
+                ..LibvirtArgs::default()
+            };
+            assert_eq!(args.credentials().unwrap(), Some(("agent".to_owned(), password.to_owned())), "{text:?}");
+        }
+        assert_eq!(LibvirtArgs::default().credentials().unwrap(), None);
+        let gone = LibvirtArgs { libvirt_password_file: Some(folder.path().join("none")), ..LibvirtArgs::default() };
+        assert!(gone.credentials().unwrap_err().to_string().contains("none"));
     }
 
     #[test]

@@ -21,11 +21,10 @@ use crate::registry::Resource;
 use crate::schema::Variables;
 use crate::server::Inner;
 use crate::status::{ApiError, ApiResult, StatusCause};
-use crate::store::{Key, Object, Store};
+use crate::store::{Key, Object, POLICIES, Store};
 use crate::verbs::{Call, Writer};
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
 
 /// Compiled policies by uid, with the generation they were compiled from.

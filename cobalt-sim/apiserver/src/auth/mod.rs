@@ -8,8 +8,8 @@ pub(crate) mod tokens;
 
 use std::collections::BTreeMap;
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
 use serde::{Deserialize, Serialize};
 
 use crate::http::Params;
@@ -171,14 +171,16 @@ pub(crate) fn authorize_create(call: &Call<'_>) -> ApiResult<()> {
 }
 
 /// Refuses a path that is no resource. Version, health and discovery are open to all.
-pub(crate) fn authorize_path(server: &Inner, identity: &Identity, path: &str) -> ApiResult<()> {
+pub(crate) fn authorize_path(server: &Inner, identity: &Identity, method: &Method, path: &str) -> ApiResult<()> {
     let open = ["/version", "/healthz", "/readyz", "/livez"].contains(&path);
     let discovery = path == "/" || path.starts_with("/api") || path.starts_with("/openapi");
     let known = identity.groups.iter().any(|g| g == "system:authenticated");
-    if !server.auth.rbac || open || (discovery && known) {
+    let verb = method.as_str().to_ascii_lowercase();
+    let reads = matches!(verb.as_str(), "get" | "head");
+    if !server.auth.rbac || (reads && (open || (discovery && known))) {
         return Ok(());
     }
-    let request = Request::Path { verb: "get", path };
+    let request = Request::Path { verb: &verb, path };
     if allowed(server, identity, &request).is_some() {
         return Ok(());
     }

@@ -1,11 +1,11 @@
-//! What a controller manager does to nodes and namespaces, for servers that were told to have one.
+//! What a controller manager does to nodes, namespaces and admission policies, for servers that were told to have one.
 
 use serde_json::{Value, json};
 
-use super::amend;
+use super::{ATTEMPTS, amend};
 use crate::server::Inner;
-use crate::store::{Key, Object, ObjectRef};
-use crate::verbs::{Ownership, Writer};
+use crate::store::{Key, Object, ObjectRef, POLICIES};
+use crate::verbs::{Ownership, Refused, Writer};
 
 const MANAGER: &str = "kube-controller-manager";
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -54,6 +54,47 @@ fn desired_node(live: &Object, now: &str) -> Option<Value> {
     (next != live.value).then_some(next)
 }
 
+/// Says in a policy's status that its expressions were checked. They were when it was written: one that does not
+/// compile is not stored.
+pub(super) fn policy(server: &Inner, name: &str) {
+    let key = Key::new("", name);
+    for _ in 0..ATTEMPTS {
+        let live = server.store.get(POLICIES, &key).filter(|_| server.controller_manager);
+        let Some(live) = live else { return };
+        let Some(resource) = server.registry.of_object(POLICIES, &live.value) else { return };
+        let generation = &live.value["metadata"]["generation"];
+        if live.value["status"]["observedGeneration"] == *generation {
+            return;
+        }
+        let config = json!({
+            "apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": name},
+            "status": {"observedGeneration": generation, "typeChecking": {}},
+        });
+        let mut writer = Writer::internal(server, &resource, key.clone());
+        "validatingadmissionpolicy-status".clone_into(&mut writer.manager);
+        writer.status = true;
+        let applied = writer.merge_applied(Some(&live.value), &config, true).map_err(Refused::Api);
+        match applied.and_then(|next| writer.update(&live, next, Ownership::Applied)) {
+            Ok(_) => return,
+            Err(Refused::Raced) => {}
+            Err(Refused::Api(error)) => {
+                tracing::warn!(policy = %name, %error, "the status could not be written");
+                return;
+            }
+        }
+    }
+}
+
+/// Makes an object unless it is there. Whoever made it meanwhile did the same.
+fn make(server: &Inner, plural: &str, key: Key, object: Value) {
+    let Some(resource) = server.registry.find("", "v1", plural) else { return };
+    if server.store.get(plural, &key).is_none() {
+        let mut writer = Writer::internal(server, &resource, key);
+        MANAGER.clone_into(&mut writer.manager);
+        let _ = writer.create(object, Ownership::Track);
+    }
+}
+
 /// Gives a namespace its default service account and the map with the authority's certificate.
 pub(super) fn namespace(server: &Inner, name: &str) {
     let alive = server.namespace(name).is_some_and(|found| !found.is_terminating());
@@ -66,15 +107,6 @@ pub(super) fn namespace(server: &Inner, name: &str) {
     });
     for (plural, object) in [("configmaps", authority), ("serviceaccounts", json!({"metadata": {"name": "default"}}))] {
         let object_name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let key = Key::new(name, object_name);
-        let Some(resource) = server.registry.find("", "v1", plural) else {
-            continue;
-        };
-        if server.store.get(plural, &key).is_none() {
-            let mut writer = Writer::internal(server, &resource, key);
-            MANAGER.clone_into(&mut writer.manager);
-            // Whoever made it meanwhile did the same.
-            let _ = writer.create(object, Ownership::Track);
-        }
+        make(server, plural, Key::new(name, object_name), object);
     }
 }

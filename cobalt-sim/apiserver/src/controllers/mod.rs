@@ -63,6 +63,7 @@ async fn attend(server: &Inner, work: &Work) {
         Work::Owner(at) => owners::owner(server, at),
         Work::Namespace(name) => namespaces::attend(server, name).await,
         Work::Node(name) => cluster::node(server, name),
+        Work::Policy(name) => cluster::policy(server, name),
         Work::Home(name) => cluster::namespace(server, name),
         Work::Budgets(namespace) => budgets::attend(server, namespace),
     }

@@ -101,7 +101,12 @@ pub(super) fn find(
     let page = match parts.as_slice() {
         ["api"] => aggregated::page(server, true, headers)?,
         ["apis"] => aggregated::page(server, false, headers)?,
-        ["openapi", "v2"] => Some(openapi::v2(server, headers)),
+        ["openapi", "v2"] => {
+            let mut answer = openapi::v2(server, headers).answer(headers);
+            // The real server compresses this one. Whoever keeps copies is told the same.
+            answer.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+            return Ok(Some(answer));
+        }
         ["openapi", "v3"] => Some(openapi::index(server)),
         ["openapi", "v3", rest @ ..] => {
             let page = match rest {

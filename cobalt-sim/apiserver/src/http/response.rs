@@ -98,7 +98,7 @@ fn stored(resource: &Resource, form: Form, object: &Object) -> Bytes {
 fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     for warning in warnings {
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             response.headers_mut().append(WARNING, value);
         }
     }

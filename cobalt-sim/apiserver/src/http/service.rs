@@ -144,7 +144,7 @@ async fn attend(server: &Arc<Inner>, caller: &Caller, parts: &Parts, body: &[u8]
     let watch = params.flag("watch");
     match route(&server.registry, &parts.method, parts.uri.path(), watch)? {
         Route::Document(path) => {
-            auth::authorize_path(server, &identity, parts.uri.path())?;
+            auth::authorize_path(server, &identity, &parts.method, parts.uri.path())?;
             if let Some(page) = page::find(server, &path, &params, headers)? {
                 return Ok(Ok(page));
             }

@@ -126,6 +126,10 @@ fn compile_one(
     let expression = compile("rule", source);
     let message = text(rule, "messageExpression");
     let message_expression = if message.is_empty() { None } else { compile("messageExpression", message) };
+    if expression.as_ref().is_some_and(|expression| expression.no_bool) {
+        let detail = format!("{}: cel expression must evaluate to a bool", shown(rule));
+        errors.push(FieldError::invalid_omitted(&format!("{path}.rule"), &detail));
+    }
     let times = place.cardinality.unwrap_or_else(|| cost::unbounded(node));
     for (what, compiled) in [("rule", &expression), ("messageExpression", &message_expression)] {
         if let Some(compiled) = compiled {

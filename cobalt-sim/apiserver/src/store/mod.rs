@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use log::Log;
 pub(crate) use log::{Bounds, Change, Event, State};
 pub(crate) use object::{Key, Object, approximate_size, encode, line};
-pub(crate) use work::{BUDGETS, DEFINITIONS, NAMESPACES, ObjectRef, PODS, Work};
+pub(crate) use work::{BUDGETS, DEFINITIONS, NAMESPACES, ObjectRef, PODS, POLICIES, Work};
 
 /// Objects of one resource.
 #[derive(Debug)]

@@ -35,6 +35,8 @@ pub(crate) enum Work {
     Definition(String),
     /// A node whose taints may have to change.
     Node(String),
+    /// An admission policy that may have to say that it was looked at.
+    Policy(String),
     /// A namespace that may lack its default objects.
     Home(String),
     /// A namespace whose disruption budgets must be counted again.
@@ -45,6 +47,7 @@ pub(crate) const NAMESPACES: &str = "namespaces";
 pub(crate) const NODES: &str = "nodes";
 pub(crate) const PODS: &str = "pods";
 pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
+pub(crate) const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 impl Contents {
@@ -114,6 +117,7 @@ impl Contents {
             }
             NAMESPACES => self.enqueue(Work::Home(at.key.name.clone())),
             NODES => self.enqueue(Work::Node(at.key.name.clone())),
+            POLICIES => self.enqueue(Work::Policy(at.key.name.clone())),
             _ => {}
         }
         // A dependent that no longer blocks its owner.

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::immutable;
+use super::{immutable, services};
 use crate::crd;
 use crate::names;
 use crate::registry::Resource;
@@ -40,12 +40,15 @@ pub(super) fn prepare_create(resource: &Resource, object: &mut Value) {
         | "StatefulSet"
         | "Job"
         | "PodDisruptionBudget"
-        | "Service"
         | "ValidatingAdmissionPolicy" => {
             if let Some(map) = object.as_object_mut() {
                 map.remove("status");
             }
             workload_defaults(resource, object);
+        }
+        "Service" => {
+            object["status"] = json!({});
+            services::default(object);
         }
         "Secret" => secret_defaults(object),
         _ => {}
@@ -67,6 +70,7 @@ pub(crate) fn finish_create(server: &Inner, resource: &Resource, object: &mut Va
             object["spec"]["taints"] = taints.into();
         }
         PODS => copy_topology(server, object),
+        "services" => services::allocate(server, object),
         _ => {}
     }
 }
@@ -131,6 +135,10 @@ pub(super) fn prepare_update(resource: &Resource, old: &Value, object: &mut Valu
             workload_defaults(resource, object);
         }
         "Secret" => secret_defaults(object),
+        "Service" => {
+            services::default(object);
+            services::keep(old, object);
+        }
         _ => {}
     }
 }
@@ -150,7 +158,7 @@ fn secret_defaults(object: &mut Value) {
     }
 }
 
-fn default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+pub(super) fn default(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), value.into());
     }
@@ -275,6 +283,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value, old: Option<&Value>,
         "Event" => event_causes(resource, object, old),
         "PodDisruptionBudget" => budget_causes(object),
         "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => selector_causes(object, old),
+        "Service" => services::causes(object, old),
         "CustomResourceDefinition" => crd::causes(object, old),
         _ => Vec::new(),
     }

@@ -3,6 +3,7 @@
 mod core;
 mod decoding;
 mod prune;
+mod services;
 
 use serde_json::{Value, json};
 

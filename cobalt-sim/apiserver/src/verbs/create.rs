@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::write::{self, ATTEMPTS, Ownership, Refused};
 use super::{Answer, Call, Writer};
-use crate::http::decode;
+use crate::http::{FieldValidation, decode};
 use crate::meta;
 use crate::status::{ApiError, ApiResult};
 
@@ -69,9 +69,9 @@ pub(super) fn check_kind(call: &Call<'_>, object: &Value) -> ApiResult<()> {
     }
     let expected = resource.api_version();
     if !api_version.is_empty() && api_version != expected {
-        return Err(ApiError::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-        )));
+        let why =
+            format!("the API version in the data ({api_version}) does not match the expected API version ({expected})");
+        return Err(ApiError::bad_request(why).warn(&unknown_here(call, object)));
     }
     if kind != resource.kind && resource.is_custom() {
         return Err(write::wrong_kind(resource, kind, meta::text(object, "name")));
@@ -83,6 +83,17 @@ pub(super) fn check_kind(call: &Call<'_>, object: &Value) -> ApiResult<()> {
         )));
     }
     Ok(())
+}
+
+/// What a custom resource of another version than the path's would be warned of: nothing is known of its fields.
+fn unknown_here(call: &Call<'_>, object: &Value) -> Vec<String> {
+    let warns = FieldValidation::parse(call.params, "").is_ok_and(|validation| validation == FieldValidation::Warn);
+    if !warns || !call.resource().is_custom() {
+        return Vec::new();
+    }
+    let fields = object.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    let unknown = fields.filter(|name| !["apiVersion", "kind", "metadata"].contains(name));
+    unknown.map(|name| format!("unknown field \"{name}\"")).collect()
 }
 
 /// The namespace of the body, if there is one, must be the one of the path.

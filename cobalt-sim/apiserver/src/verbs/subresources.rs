@@ -243,7 +243,8 @@ pub(super) fn review(call: &Call<'_>) -> ApiResult<Answer> {
     body["apiVersion"] = resource.api_version().into();
     let status = match resource.kind.as_str() {
         "SelfSubjectAccessReview" => access(call, call.identity, &body)?,
-        "SubjectAccessReview" => {
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            check_place(call, &body)?;
             let groups = body["spec"]["groups"].as_array();
             let groups = groups.into_iter().flatten().filter_map(Value::as_str);
             let user = body["spec"]["user"].as_str().unwrap_or_default();
@@ -270,6 +271,22 @@ pub(super) fn review(call: &Call<'_>) -> ApiResult<Answer> {
     }
     body["status"] = status;
     Ok(Answer::new(StatusCode::CREATED, Reply::Value(body)))
+}
+
+/// A local review is about its own namespace.
+fn check_place(call: &Call<'_>, body: &Value) -> ApiResult<()> {
+    let Some(namespace) = call.target.namespace.as_deref() else { return Ok(()) };
+    let spec = &body["spec"];
+    if spec["nonResourceAttributes"].is_object() {
+        let why = "disallowed on this kind of request";
+        let cause = StatusCause::invalid("spec.nonResourceAttributes", &spec["nonResourceAttributes"], why);
+        return Err(ApiError::invalid(&call.resource().kind_subject(""), &[cause]));
+    }
+    if spec["resourceAttributes"]["namespace"] != namespace {
+        let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+        return Err(ApiError::bad_request(why));
+    }
+    Ok(())
 }
 
 fn access(call: &Call<'_>, identity: &Identity, body: &Value) -> ApiResult<Value> {

@@ -135,6 +135,7 @@ pub(crate) fn before(id: &str) -> Vec<Step> {
         "6.078" => vec![Step::Forget],
         "8.001" => showcase(),
         "8.018" => vec![delete(&format!("{HYPERVISORS}/tp"))],
+        "8.026" => vec![registration()],
         "8.040" => vec![other("ss0")],
         "8.105" => vec![other("ss1")],
         "8.075" => vec![merge(format!("{HYPERVISORS}/ss0"), json!({"metadata": {"finalizers": ["t.io/h"]}}))],
@@ -253,14 +254,14 @@ fn showcase() -> Vec<Step> {
     });
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e1", "namespace": "default"},
-        "involvedObject": {"apiVersion": "kvm.cloud.sap/v1", "kind": "Hypervisor", "name": "hv1"},
+        "involvedObject": {"apiVersion": "kvm.cloud.sap/v1", "kind": "Hypervisor", "name": "hv1", "uid": "<uid:1>"},
         "reason": "Onboarded", "message": "hello", "type": "Normal", "count": 3,
         "source": {"component": "operator"},
         "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",
     });
     let when = "2026-01-01T00:00:00Z";
     vec![
-        hypervisor("hv1", labels),
+        hypervisor("hv1", labels).binding("<uid:1>", UID),
         merge(format!("{HYPERVISORS}/hv1/status"), status),
         post(HYPERVISORS, second),
         post(EVICTIONS, eviction),
@@ -269,6 +270,19 @@ fn showcase() -> Vec<Step> {
         post("/api/v1/nodes", json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}})),
         post("/api/v1/namespaces/default/events", event),
     ]
+}
+
+/// What the node controller, which ran beside the server, said of the node after its first round.
+fn registration() -> Step {
+    let when = "2026-11-18T01:51:00Z";
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "node1.18e900b2cf02af1d", "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "node1", "uid": "<uid:6>"},
+        "reason": "RegisteredNode", "message": "Node node1 event: Registered Node node1 in Controller",
+        "source": {"component": "node-controller"}, "reportingComponent": "node-controller",
+        "firstTimestamp": when, "lastTimestamp": when, "count": 1, "type": "Normal",
+    });
+    post("/api/v1/namespaces/default/events?fieldManager=kube-controller-manager", event)
 }
 
 /// A body that was recorded as a description of itself.

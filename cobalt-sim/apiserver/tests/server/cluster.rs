@@ -48,6 +48,20 @@ async fn the_taints_of_a_node_follow_its_condition() {
 }
 
 #[tokio::test]
+async fn a_policy_says_that_its_expressions_were_checked() {
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
+    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "true"}]});
+    let server = ApiServer::builder().controller_manager().start();
+    post(&server, policies, json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    for generation in [1, 2] {
+        let (_, policy) = send(&server, "GET", &format!("{policies}/p"), None).await;
+        assert_eq!(policy["status"], json!({"observedGeneration": generation, "typeChecking": {}}));
+        patch(&server, &format!("{policies}/p"), json!({"spec": {"failurePolicy": "Ignore"}})).await;
+    }
+}
+
+#[tokio::test]
 async fn without_a_controller_manager_nothing_is_done_to_nodes_and_namespaces() {
     let server = ApiServer::start();
     post(&server, "/api/v1/nodes", json!({"metadata": {"name": "n"}, "spec": {"unschedulable": true}})).await;

@@ -140,6 +140,35 @@ async fn the_scale_of_a_strange_selector_is_shown() {
 }
 
 #[tokio::test]
+async fn a_service_gets_an_address_of_its_own_and_keeps_it() {
+    let server = ApiServer::start();
+    let path = "/api/v1/namespaces/default/services";
+    let service = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    let ports = json!([{"port": 80}]);
+    let made = post(&server, path, service("a", json!({"ports": ports}))).await;
+    let spec = &made["spec"];
+    assert_eq!(spec["ports"], json!([{"port": 80, "protocol": "TCP", "targetPort": 80}]));
+    assert_eq!((&spec["type"], &spec["sessionAffinity"]), (&json!("ClusterIP"), &json!("None")));
+    let address = spec["clusterIP"].as_str().unwrap();
+    assert!(address.starts_with("10.96.") && spec["clusterIPs"] == json!([address]), "{spec}");
+    let other = post(&server, path, service("b", json!({"ports": ports}))).await;
+    assert_ne!(other["spec"]["clusterIP"], spec["clusterIP"]);
+    let headless = post(&server, path, service("c", json!({"clusterIP": "None", "ports": ports}))).await;
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+    let external = post(&server, path, service("d", json!({"type": "ExternalName", "externalName": "x.test"}))).await;
+    assert_eq!(external["spec"].get("clusterIP"), None);
+    // Who replaces it without naming the address keeps it; nobody changes it.
+    let (code, kept) =
+        send(&server, "PUT", &format!("{path}/a"), Some((JSON, service("a", json!({"ports": ports}))))).await;
+    assert_eq!((code, &kept["spec"]["clusterIP"]), (200, &spec["clusterIP"]), "{kept}");
+    let mut moved = kept.clone();
+    moved["spec"]["clusterIP"] = "10.96.9.9".into();
+    moved["spec"]["clusterIPs"] = json!(["10.96.9.9"]);
+    let (code, refused) = send(&server, "PUT", &format!("{path}/a"), Some((JSON, moved))).await;
+    assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("spec.clusterIPs[0]")));
+}
+
+#[tokio::test]
 async fn a_budget_out_of_all_proportion_stops_no_controller() {
     let server = with_pod().await;
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";

@@ -303,6 +303,19 @@ async fn a_name_drawn_twice_is_warned_of_once() {
 }
 
 #[tokio::test]
+async fn a_warning_may_be_in_any_language() {
+    let server = ApiServer::start();
+    against(&server, "configmaps", "object.metadata.name == 'größer'", "Warn").await;
+    let request = http::Request::post(MAPS).header("content-type", JSON);
+    let body = json!({"metadata": {"name": "m"}}).to_string();
+    let request = request.body(Full::new(bytes::Bytes::from(body))).unwrap();
+    let response = server.service("test").oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 201);
+    let warning = String::from_utf8_lossy(response.headers()["warning"].as_bytes()).into_owned();
+    assert!(warning.ends_with("failed expression: object.metadata.name == 'größer'\""), "{warning}");
+}
+
+#[tokio::test]
 async fn a_rules_review_tells_everything_somebody_may_do() {
     let server =
         granting(json!([rule("", "pods", &["get"]), {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])).await;

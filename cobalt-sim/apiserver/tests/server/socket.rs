@@ -47,6 +47,29 @@ async fn a_kubeconfig_leads_to_the_server() {
 }
 
 #[tokio::test]
+async fn who_brings_no_token_is_nobody_where_roles_decide() {
+    for (server, expected) in [(ApiServer::builder().rbac().start(), 403), (ApiServer::start(), 200)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+        let client = Client::try_from(Config::new(format!("http://{address}").parse().unwrap())).unwrap();
+        let code = async |path: &str| {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            let answer = client.request::<serde_json::Value>(request);
+            match soon("the answer", answer).await {
+                Ok(_) => 200,
+                Err(kube::Error::Api(status)) => status.code,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        // Discovery is for those the server knows; the version is for everybody.
+        for (path, expected) in [("/api/v1/nodes", expected), ("/apis", expected), ("/version", 200)] {
+            assert_eq!(code(path).await, expected, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_dropped_response_breaks_the_connection() {
     let server = ApiServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

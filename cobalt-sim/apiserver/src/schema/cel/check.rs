@@ -4,7 +4,8 @@
 use cel::Program;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, SelectExpr};
 
-use super::convert::escape;
+use super::convert::{self, escape};
+use super::types::{self, Known};
 use crate::schema::node::{Kind, Node};
 use crate::schema::shape::RESOURCE_FIELDS;
 
@@ -90,6 +91,8 @@ const FUNCTIONS: &[&str] = &[
     "isIP",
     "isQuantity",
     "isURL",
+    // Points in time can be compared and nothing else.
+    "timestamp",
 ];
 
 pub(super) const NAMESPACES: [&str; 4] = ["lists", "math", "optional", "strings"];
@@ -100,6 +103,8 @@ const TYPES: [&str; 11] =
 #[derive(Default)]
 pub(super) struct Findings {
     pub(super) uses_old: bool,
+    /// Its value is known to be something else than a bool.
+    pub(super) no_bool: bool,
     pub(super) depth: usize,
 }
 
@@ -107,15 +112,14 @@ pub(super) struct Findings {
 pub(super) fn check(program: &Program, source: &str, scope: &Scope<'_>) -> Result<Findings, String> {
     let mut checker =
         Checker { program, source, scope, findings: Findings::default(), depth: 0, variables: Vec::new() };
-    checker.expression(program.expression())?;
+    let whole = program.expression();
+    let known = checker.expression(whole)?;
+    checker.findings.no_bool = match (&whole.expr, known) {
+        (Expr::List(_) | Expr::Map(_), _) => true,
+        (_, Known::Schema(node, _)) if matches!(node.kind, Kind::Array | Kind::Object) => true,
+        (_, known) => types::name(known).is_some_and(|name| name != "bool"),
+    };
     Ok(checker.findings)
-}
-
-/// What is known of an expression's type.
-#[derive(Clone, Copy)]
-enum Known<'a> {
-    Nothing,
-    Schema(&'a Node, bool),
 }
 
 struct Checker<'a> {
@@ -147,7 +151,14 @@ impl<'a> Checker<'a> {
         self.findings.depth = self.findings.depth.max(self.depth);
         let known = self.inside(expression);
         self.depth -= 1;
-        known
+        match known? {
+            Known::Schema(node, _) if convert::is_time(node) => Ok(Known::Time),
+            Known::Schema(node, _) if convert::is_duration(node) => {
+                let message = "a value of the format 'duration' cannot be evaluated here";
+                Err(self.report(expression.id, "", message))
+            }
+            known => Ok(known),
+        }
     }
 
     fn inside(&mut self, expression: &'a IdedExpr) -> Result<Known<'a>, String> {
@@ -162,7 +173,8 @@ impl<'a> Checker<'a> {
                 let message = format!("undeclared reference to '{}' (in container '')", literal.type_name);
                 Err(self.report(expression.id, "", &message))
             }
-            Expr::Literal(_) | Expr::Unspecified => Ok(Known::Nothing),
+            Expr::Literal(literal) => Ok(types::literal(literal)),
+            Expr::Unspecified => Ok(Known::Nothing),
         }
     }
 
@@ -215,13 +227,22 @@ impl<'a> Checker<'a> {
 
     fn selection(&mut self, id: u64, select: &'a SelectExpr) -> Result<Known<'a>, String> {
         let field = select.field.as_str();
-        let Known::Schema(node, resource) = self.expression(&select.operand)? else { return Ok(Known::Nothing) };
+        let (node, resource) = match self.expression(&select.operand)? {
+            Known::Schema(node, resource) => (node, resource),
+            Known::Nothing => return Ok(Known::Nothing),
+            known => {
+                let kind = types::name(known).unwrap_or_default();
+                return Err(self.report(id, field, &format!("type '{kind}' does not support field selection")));
+            }
+        };
         match node.kind {
             // The type of an int-or-string is only known when a rule runs.
             Kind::Any | Kind::IntOrString => Ok(Known::Nothing),
             Kind::Object => {
                 let declared = node.properties.iter().find(|(name, _)| escape(name) == field);
-                if resource && RESOURCE_FIELDS.contains(&field) {
+                if select.test && (resource || declared.is_some() || node.additional.is_some()) {
+                    Ok(Known::Scalar("bool"))
+                } else if resource && RESOURCE_FIELDS.contains(&field) {
                     Ok(Known::Nothing)
                 } else if let Some((_, inner)) = declared {
                     Ok(Known::Schema(inner, inner.embedded))
@@ -253,8 +274,9 @@ impl<'a> Checker<'a> {
         }
         if let Some(target) = &call.target {
             let namespace = matches!(&target.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()));
-            if !namespace {
-                self.expression(target)?;
+            if !namespace && let Known::Time = self.expression(target)? {
+                let message = format!("found no matching overload for '{name}' applied to 'timestamp.()'");
+                return Err(self.report(id, name, &message));
             }
         }
         if let ("_[_]", [operand, index]) = (name, &call.args[..]) {
@@ -262,7 +284,20 @@ impl<'a> Checker<'a> {
             self.expression(index)?;
             return Ok(element(operand));
         }
-        self.all(&call.args)
+        self.arguments(id, call)
+    }
+
+    /// The arguments of a function or operator, and what is known of its result.
+    fn arguments(&mut self, id: u64, call: &'a CallExpr) -> Result<Known<'a>, String> {
+        let name = call.func_name.as_str();
+        let mut known = Vec::with_capacity(call.args.len());
+        for argument in &call.args {
+            known.push(self.expression(argument)?);
+        }
+        types::result(name, &known).map_err(|kinds| {
+            let message = format!("found no matching overload for '{name}' applied to '({kinds})'");
+            self.report(id, "", &message)
+        })
     }
 
     fn comprehension(&mut self, comprehension: &'a ComprehensionExpr) -> Result<Known<'a>, String> {

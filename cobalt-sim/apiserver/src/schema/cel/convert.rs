@@ -6,6 +6,9 @@ use std::sync::Arc;
 use base64::Engine;
 use cel::Value as Cel;
 use cel::objects::{Key, Map, OptionalValue};
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::schema::node::{Kind, Node};
@@ -18,6 +21,9 @@ pub(in crate::schema) fn value(node: &Node, value: &Value, resource: bool, misfi
             base64::engine::general_purpose::STANDARD
                 .decode(text)
                 .map_or(Cel::Null, |bytes| Cel::Bytes(Arc::new(bytes)))
+        }
+        (Kind::String, Value::String(text)) if is_time(node) => {
+            time(text).map_or_else(|| any(value), |time| Cel::String(Arc::new(time)))
         }
         (Kind::Array, Value::Array(items)) => {
             let items = items.iter().map(|item| match &node.items {
@@ -49,6 +55,28 @@ pub(in crate::schema) fn value(node: &Node, value: &Value, resource: bool, misfi
         }
         (_, value) => any(value),
     }
+}
+
+/// Whether values are points in time.
+pub(super) fn is_time(node: &Node) -> bool {
+    node.kind == Kind::String && matches!(node.limits.format.as_deref(), Some("date-time" | "datetime" | "date"))
+}
+
+/// Whether values are spans of time.
+pub(super) fn is_duration(node: &Node) -> bool {
+    node.kind == Kind::String && node.limits.format.as_deref() == Some("duration")
+}
+
+/// A point in time so written that its text compares as it does. The check of an expression sees to it that nothing
+/// else is done with it.
+pub(super) fn time(text: &str) -> Option<String> {
+    let time: Timestamp = match text.parse() {
+        Ok(time) => time,
+        Err(_) => text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp(),
+    };
+    // The years of a CEL timestamp.
+    let first: Timestamp = "0001-01-01T00:00:00Z".parse().ok()?;
+    (time >= first).then(|| format!("{}.{:09}Z", time.strftime("%Y-%m-%dT%H:%M:%S"), time.subsec_nanosecond()))
 }
 
 /// Rules see the name of an object and nothing else of its metadata.

@@ -28,6 +28,7 @@ pub(super) fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_overload("isIP", "isIP(string)", vec![STRING_TYPE], is_ip)?;
     env.add_overload("isURL", "isURL(string)", vec![STRING_TYPE], is_url)?;
     env.add_overload("isQuantity", "isQuantity(string)", vec![STRING_TYPE], is_quantity)?;
+    env.add_overload("timestamp", "timestamp(string)", vec![STRING_TYPE], timestamp)?;
     Ok(())
 }
 
@@ -178,6 +179,16 @@ fn holds<'b, 'v>(args: &[CowVal<'b, 'v>], test: impl Fn(&str) -> bool) -> Answer
 
 fn is_ip<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
     holds(&args, |text| text.parse::<IpAddr>().is_ok())
+}
+
+fn timestamp<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Answer<'b, 'v> {
+    let [text] = &strings(&args)?[..] else {
+        return Err(ExecutionError::invalid_argument_count(1, args.len()));
+    };
+    // A day alone is a time in a schema, but not here.
+    let time = super::convert::time(text).filter(|_| text.contains(['T', 't']));
+    let why = || ExecutionError::function_error("timestamp", format!("cannot parse {text:?} as a timestamp"));
+    answer(Value::String(Arc::new(time.ok_or_else(why)?)))
 }
 
 static URL: LazyLock<Option<Regex>> =

@@ -4,6 +4,7 @@ mod check;
 pub(super) mod convert;
 pub(super) mod cost;
 mod functions;
+mod types;
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,6 +37,8 @@ pub(super) struct Compiled {
     pub(super) program: Program,
     /// It looks at `oldSelf`.
     pub(super) uses_old: bool,
+    /// It cannot be a rule.
+    pub(super) no_bool: bool,
     /// How deep it nests: the interpreter recurses, with large frames.
     pub(super) depth: usize,
     /// The most it can cost on values of its schema.
@@ -79,7 +82,7 @@ pub(super) fn compile(source: &str, scope: &Scope<'_>) -> Result<Compiled, Strin
         }
         let known = ["self", "oldSelf"].map(|name| (name, cost::Known::Schema(scope.node)));
         let cost = cost::estimate(program.expression(), known.into());
-        Ok(Compiled { program, uses_old: findings.uses_old, depth: findings.depth, cost })
+        Ok(Compiled { program, uses_old: findings.uses_old, no_bool: findings.no_bool, depth: findings.depth, cost })
     })
     .unwrap_or_else(|| Err("ERROR: <input>:1:1: the compiler could not be started".to_owned()))
 }

@@ -18,6 +18,9 @@ fn judge_all(rules: &Value, spec: &Value, old: Option<&Value>) -> Result<Vec<Str
             "num": {"type": "number"},
             "text": {"type": "string"},
             "when": {"type": "string", "format": "date-time"},
+            "until": {"type": "string", "format": "date-time"},
+            "day": {"type": "string", "format": "date"},
+            "span": {"type": "string", "format": "duration"},
             "raw": {"type": "string", "format": "byte"},
             "flag": {"type": "boolean"},
             "list": {"type": "array", "maxItems": 100, "items": {"type": "integer"}},
@@ -80,6 +83,26 @@ fn what_kubernetes_rules_use_works() {
 }
 
 #[test]
+fn points_in_time_compare_by_when_they_are() {
+    let spec = json!({
+        "when": "2026-01-01T01:00:00+01:00", "until": "2026-01-01T00:00:00.5Z", "day": "2026-01-01", "span": "1h",
+    });
+    for (rule, expected) in [
+        ("self.when < self.until", true),
+        ("self.when == self.day", true),
+        ("self.until <= self.when", false),
+        ("self.when == timestamp('2026-01-01T00:00:00Z')", true),
+        ("timestamp(string('2026-01-01T00:00:00.500Z')) == self.until", true),
+        ("self.when < (has(self.until) ? self.until : self.when)", true),
+        ("has(self.span) && self.when in [self.when]", true),
+    ] {
+        assert_eq!(holds(rule, &spec), expected, "{rule}");
+    }
+    let got = judge("timestamp('tomorrow') > self.when", &spec, None).unwrap();
+    assert_eq!(got, ["spec: Invalid value: \"object\": cannot parse \"tomorrow\" as a timestamp evaluating rule: no"]);
+}
+
+#[test]
 fn a_rule_that_says_no_says_so() {
     assert!(!holds("self.int == 4", &json!({"int": 3})));
     let rules = json!([{"rule": "self.int == 4"}]);
@@ -118,10 +141,24 @@ fn what_cannot_be_evaluated_is_refused_when_compiled() {
         ("self.things.all(t, t.nosuch == 1)", "undefined field 'nosuch'"),
         ("self.things[0].nosuch == 1", "undefined field 'nosuch'"),
         ("nobody == 1", "undeclared reference to 'nobody' (in container '')"),
-        (
-            "timestamp(self.when) > timestamp('2026-01-01T00:00:00Z')",
-            "undeclared reference to 'timestamp' (in container '')",
-        ),
+        ("duration('1h') > duration('1m')", "undeclared reference to 'duration' (in container '')"),
+        ("self.span == self.span", "a value of the format 'duration' cannot be evaluated here"),
+        ("self.when > '2026-01-01T00:00:00Z'", "found no matching overload for '_>_' applied to '(timestamp, string)'"),
+        ("self.when - self.when == 1", "found no matching overload for '_-_' applied to '(timestamp, timestamp)'"),
+        ("self.when.startsWith('2026')", "found no matching overload for 'startsWith' applied to 'timestamp.()'"),
+        ("string(self.when) == ''", "found no matching overload for 'string' applied to '(timestamp)'"),
+        ("self.int == 'three'", "found no matching overload for '_==_' applied to '(int, string)'"),
+        ("self.num == 1", "found no matching overload for '_==_' applied to '(double, int)'"),
+        ("self.text < 1", "found no matching overload for '_<_' applied to '(string, int)'"),
+        ("self.text + 1 == 'x'", "found no matching overload for '_+_' applied to '(string, int)'"),
+        ("self.flag && self.int", "found no matching overload for '_&&_' applied to '(bool, int)'"),
+        ("!self.text", "found no matching overload for '!_' applied to '(string)'"),
+        ("self.things.all(t, t.name == 1)", "found no matching overload for '_==_' applied to '(string, int)'"),
+        ("size(self.int) == 1", "found no matching overload for 'size' applied to '(int)'"),
+        ("self.text", "cel expression must evaluate to a bool"),
+        ("self.int + 1", "cel expression must evaluate to a bool"),
+        ("'yes'", "cel expression must evaluate to a bool"),
+        ("size(self.list)", "cel expression must evaluate to a bool"),
         ("url(self.text).getHost() == 'a'", "undeclared reference to 'getHost' (in container '')"),
         ("self.text.frobnicate()", "undeclared reference to 'frobnicate' (in container '')"),
         ("self.int.x == 1", "type 'int' does not support field selection"),
