@@ -84,7 +84,10 @@ impl OvsSwitch {
         let daemons = Daemons::new(&options);
         let inner = Inner { options, daemons, database, southbound: Mutex::default(), bonds: Mutex::default() };
         let switch = Self { inner: Arc::new(inner) };
-        switch.southbound();
+        if let Some(southbound) = switch.southbound() {
+            // Worth a moment, so that the first snapshot knows; not more, since the switch is what this is about.
+            let _ = tokio::time::timeout(switch.inner.options.connection.connect_timeout, southbound.attempted()).await;
+        }
         Ok(switch)
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use uuid::Uuid;
 
@@ -147,6 +147,22 @@ impl Ovsdb {
             outcomes.push(answer.outcome);
         }
         outcomes.truncate(operations.len());
+        Ok(outcomes)
+    }
+
+    /// Carries out operations that are JSON already, and gives the outcomes as JSON.
+    pub async fn transact_json(&self, database: &str, operations: &[Value]) -> Result<Vec<Value>> {
+        let what = format!("{} operations on {database}", operations.len());
+        let params: Vec<&Value> = std::iter::once(&Value::Null).chain(operations).collect();
+        let mut params = json!(params);
+        params[0] = database.into();
+        let outcomes: Vec<Value> = self.ask("transact", params.to_string().into_bytes(), what.clone()).await?;
+        for (at, outcome) in outcomes.iter().enumerate() {
+            if let Some(error) = outcome["error"].as_str() {
+                let details = outcome["details"].as_str().map(ToOwned::to_owned);
+                return Err(Error::refused(format!("operation {} of {what}", at + 1), error, details));
+            }
+        }
         Ok(outcomes)
     }
 

@@ -142,9 +142,14 @@ impl Replica {
     /// connect, whether that went well or not: a server that is down is no reason not to start.
     pub async fn connect(remotes: Vec<Remote>, follow: Follow, options: ReplicaOptions) -> Result<Self> {
         let replica = Self::start(remotes, follow, options)?;
-        let mut attempts = replica.shared.attempts.subscribe();
-        let _ = attempts.wait_for(|count| *count > 0).await;
+        replica.attempted().await;
         Ok(replica)
+    }
+
+    /// Waits until an attempt to connect has ended, well or not.
+    pub async fn attempted(&self) {
+        let mut attempts = self.shared.attempts.subscribe();
+        let _ = attempts.wait_for(|count| *count > 0).await;
     }
 
     /// The same without waiting for anything. Must be called within a tokio runtime.
