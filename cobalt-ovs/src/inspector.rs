@@ -1,6 +1,7 @@
 //! [`OvsInspector`] over the daemons of one host.
 
 mod answers;
+mod capture;
 mod inventory;
 mod kernel;
 mod options;
@@ -26,6 +27,7 @@ use cobalt_core::{
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
+use tokio::sync::Semaphore;
 
 use self::answers::Daemons;
 pub use self::options::{OvsOptions, Southbound};
@@ -66,6 +68,8 @@ struct Inner {
     southbound: Mutex<Option<SouthboundLink>>,
     /// Which members of which bonds carried traffic when the switch last said so.
     bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
+    /// Held by whoever has packets copied.
+    copies: Arc<Semaphore>,
 }
 
 /// The southbound database, and where it was said to be.
@@ -82,8 +86,14 @@ impl OvsSwitch {
         let remotes = vec![options.database_remote()];
         let database = Replica::connect(remotes, inventory::follow(), options.replica_options()).await?;
         let daemons = Daemons::new(&options);
-        let inner = Inner { options, daemons, database, southbound: Mutex::default(), bonds: Mutex::default() };
+        let (southbound, bonds, copies) = (Mutex::default(), Mutex::default(), capture::copies());
+        let inner = Inner { options, daemons, database, southbound, bonds, copies };
         let switch = Self { inner: Arc::new(inner) };
+        if switch.inner.database.is_connected()
+            && let Err(error) = capture::clean(&switch.inner.database, &switch.inner.options.owner).await
+        {
+            tracing::warn!(error = crate::error::chain(&error), "cannot look for the mirrors of earlier captures");
+        }
         if let Some(southbound) = switch.southbound() {
             // Worth a moment, so that the first snapshot knows; not more, since the switch is what this is about.
             let _ = tokio::time::timeout(switch.inner.options.connection.connect_timeout, southbound.attempted()).await;
@@ -154,7 +164,7 @@ impl OvsInspector for OvsSwitch {
     fn features(&self) -> OvsFeatures {
         OvsFeatures {
             trace: true,
-            capture: false,
+            capture: true,
             flows: true,
             counters: true,
             southbound: self.southbound().is_some_and(|replica| replica.is_connected()),
@@ -194,7 +204,7 @@ impl OvsInspector for OvsSwitch {
     }
 
     async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
-        Err(Seam::unsupported(format!("capture on {}", request.port), "this switch"))
+        capture::start(self, request).await
     }
 
     async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {

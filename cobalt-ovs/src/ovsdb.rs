@@ -6,7 +6,7 @@
 pub use self::{
     client::Ovsdb,
     datum::{Atom, Datum},
-    monitor::{Clause, Follow, RowUpdate, Updates},
+    monitor::{Clause, Follow, RowUpdate, TableUpdates, Updates},
     operation::{Condition, Function, Mutation, Operation, Outcome},
     replica::{Replica, ReplicaEvent, ReplicaOptions, ReplicaState},
     row::Row,

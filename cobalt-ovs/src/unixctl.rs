@@ -89,8 +89,8 @@ impl Unixctl {
     /// does not like the command or its arguments.
     pub async fn call(&self, command: &str, arguments: &[&str]) -> Result<String> {
         let operation = || {
-            let arguments: String = arguments.iter().map(|argument| format!(" {argument}")).collect();
-            format!("{command}{arguments} of {}", self.name)
+            let words: Vec<&str> = std::iter::once(command).chain(arguments.iter().copied()).collect();
+            format!("{} of {}", words.join(" "), self.name)
         };
         match tokio::time::timeout(self.timeout, self.exchange(command, arguments, &operation)).await {
             Ok(answer) => answer,

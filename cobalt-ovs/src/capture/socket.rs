@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_device_that_is_not_there_is_named() {
-        let error = Socket::open("cobalt-no-dev", 64).map(|_| ()).unwrap_err();
-        assert!(matches!(&error, Error::NoDevice { device } if device == "cobalt-no-dev"), "{error}");
+        let opened = Socket::open("cobalt-no-dev", 64);
+        assert!(matches!(&opened, Err(Error::NoDevice { device }) if device == "cobalt-no-dev"), "{opened:?}");
     }
 }

@@ -37,6 +37,7 @@ pub struct OvsOptions {
     pub(super) control_timeout: Duration,
     pub(super) trace_timeout: Duration,
     pub(super) openflow_timeout: Duration,
+    pub(super) owner: String,
 }
 
 impl Default for OvsOptions {
@@ -52,6 +53,7 @@ impl Default for OvsOptions {
             control_timeout: Duration::from_secs(2),
             trace_timeout: Duration::from_secs(10),
             openflow_timeout: Duration::from_secs(5),
+            owner: "cobalt-ovs".into(),
         }
     }
 }
@@ -125,6 +127,12 @@ impl OvsOptions {
     /// How long a bridge may take for one answer over OpenFlow. 5 s.
     pub fn openflow_timeout(mut self, timeout: Duration) -> Self {
         self.openflow_timeout = timeout;
+        self
+    }
+
+    /// Under which name mirrors for captures are made. Programs with the same name remove each other's. `cobalt-ovs`.
+    pub fn owner(mut self, name: impl Into<String>) -> Self {
+        self.owner = name.into();
         self
     }
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     error,
     openflow::{OpenFlow, Options, flow_counts},
-    ovsdb::{Operation, Replica},
+    ovsdb::{Datum, Operation, Replica},
     show::{self, LocalBinding},
 };
 
@@ -83,7 +83,7 @@ async fn statistics(database: &Replica) -> BTreeMap<String, BTreeMap<String, u64
     };
     let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
     rows.filter_map(|row| {
-        let counters = row.get("statistics").map(|map| map.pairs()).unwrap_or_default();
+        let counters = row.get("statistics").map(Datum::pairs).unwrap_or_default();
         let counters = counters.iter().filter_map(|(name, value)| {
             // What is not counted is written as -1.
             Some((name.as_str()?.to_owned(), u64::try_from(value.as_i64()?).ok()?))
@@ -104,19 +104,18 @@ async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory) -> Opti
     Some(replica.read(|tables| southbound::read(tables, found.chassis_id.as_deref(), &found.interfaces)))
 }
 
-async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
+pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
     let root = switch.inner.options.host_root.clone();
     let physical = found.interfaces.iter().filter(|interface| interface.role == InterfaceRole::Physical);
     let mut devices = found.egress.clone();
     devices.extend(physical.map(|interface| (interface.name.clone(), interface.bridge.clone())));
     // Reading a device's speed waits for the kernel's configuration lock.
     let reading = tokio::task::spawn_blocking(move || kernel::bonds(&root, &devices));
-    match tokio::time::timeout(KERNEL, reading).await {
-        Ok(Ok(bonds)) => bonds,
-        _ => {
-            tracing::debug!("the kernel does not tell of its bonds");
-            Vec::new()
-        }
+    if let Ok(Ok(bonds)) = tokio::time::timeout(KERNEL, reading).await {
+        bonds
+    } else {
+        tracing::debug!("the kernel does not tell of its bonds");
+        Vec::new()
     }
 }
 

@@ -177,15 +177,12 @@ pub(crate) fn set_field(from: &mut Reader<'_>, out: &mut String) -> Option<()> {
         (payload, None)
     };
     out.push_str("set_field:");
-    match header.field() {
-        Some(field) => {
-            field::value(field.row.format, value, mask, out);
-            let _ = write!(out, "->{}", field.name());
-        }
-        None => {
-            field::value(field::Format::Hex, value, mask, out);
-            let _ = write!(out, "->{}", header.unknown());
-        }
+    if let Some(field) = header.field() {
+        field::value(field.row.format, value, mask, out);
+        let _ = write!(out, "->{}", field.name());
+    } else {
+        field::value(field::Format::Hex, value, mask, out);
+        let _ = write!(out, "->{}", header.unknown());
     }
     Some(())
 }

@@ -420,7 +420,7 @@ pub(crate) fn flags(value: u64, mask: u64, all: u64, names: &[&str], out: &mut S
 pub(crate) fn frag(value: u64, mask: u64, out: &mut String) {
     const ANY: u64 = 1;
     out.push_str(match (mask & 3, value & 3) {
-        (3, 0) | (ANY, 0) => "no",
+        (3 | ANY, 0) => "no",
         (3, 1) => "first",
         (3, 2) => "<error>",
         (ANY, _) => "yes",

@@ -60,19 +60,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Dump<S> {
     async fn advance(&mut self) -> Result<Option<Flow>> {
         loop {
             let xid = match &mut self.state {
-                State::Done => return Ok(None),
                 State::New => self.bridge.request(&self.operation, multipart::FLOWS, &request(self.table)).await?,
                 State::Reading { piece, at, .. } if *at < piece.len() => {
                     let mut from = Reader::new(&piece[*at..]);
                     let flow = read_flow(&mut from, self.bridge.version());
                     *at = piece.len() - from.rest().len();
-                    let detail = || "a flow is not whole".to_owned();
-                    return match flow {
-                        Some(flow) => Ok(Some(flow)),
-                        None => Err(Error::Protocol { operation: self.operation.clone(), detail: detail() }),
-                    };
+                    let detail = "a flow is not whole".to_owned();
+                    let broken = || Error::Protocol { operation: self.operation.clone(), detail };
+                    return flow.ok_or_else(broken).map(Some);
                 }
-                State::Reading { more: false, .. } => return Ok(None),
+                State::Done | State::Reading { more: false, .. } => return Ok(None),
                 State::Reading { xid, .. } => *xid,
             };
             let reply = self.bridge.reply(&self.operation, xid, multipart::FLOWS).await?;

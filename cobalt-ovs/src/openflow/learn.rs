@@ -77,17 +77,16 @@ fn format_spec(spec: u16, from: &mut Reader<'_>, out: &mut String) -> Option<()>
     let header = Header::read(from)?;
     let target = Subfield::of(&header, from.u16()?, bits);
     match (kind, source) {
-        (0, None) => match header.field().filter(|_| target.is_whole()) {
-            Some(field) => {
+        (0, None) => {
+            if let Some(field) = header.field().filter(|_| target.is_whole()) {
                 let _ = write!(out, "{}=", field.name());
                 let bytes = field.row.bytes();
                 field::value(field.row.format, &value[value.len().saturating_sub(bytes)..], None, out);
-            }
-            None => {
+            } else {
                 let _ = write!(out, "{target}=");
                 field::hex(value, out);
             }
-        },
+        }
         (0, Some(source)) if source == target => {
             let _ = write!(out, "{target}");
         }

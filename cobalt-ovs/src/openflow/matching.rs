@@ -263,21 +263,19 @@ fn format_entry(entry: &Entry<'_>, list: &mut List<'_>) {
         ("packet_type", _) => {
             let _ = write!(out, "({},{:#x})", number >> 16, number & 0xffff);
         }
-        ("ct_zone", _) if mask.is_none() => {
-            let _ = write!(out, "{number}");
-        }
         (_, Format::Ipv4 | Format::Ipv6 | Format::Ethernet | Format::Port) => {
             field::value(row.format, &entry.value, mask, out);
         }
         (_, Format::CtState) => {
-            field::flags(number, mask.map_or(u64::MAX, field::number), 0xff, &field::CT_STATES, out)
+            field::flags(number, mask.map_or(u64::MAX, field::number), 0xff, &field::CT_STATES, out);
         }
         (_, Format::TcpFlags) => {
             field::flags(number, mask.map_or(0xfff, field::number), 0xfff, &field::TCP_FLAGS, out);
         }
         (_, Format::TunFlags) => field::flags(number, mask.map_or(1, field::number), u64::MAX, &field::TUN_FLAGS, out),
         (_, Format::Frag) => field::frag(number, mask.map_or(3, field::number), out),
-        (_, Format::Decimal) if mask.is_none() => {
+        // A zone is the one number in hexadecimal that is written in decimal where it is whole.
+        ("ct_zone", _) | (_, Format::Decimal) if mask.is_none() => {
             let _ = write!(out, "{number}");
         }
         (_, Format::Hex | Format::Decimal) => {

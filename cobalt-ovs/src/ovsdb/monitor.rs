@@ -198,11 +198,14 @@ pub enum RowUpdate {
     Deleted,
 }
 
+/// What happened to which row of a table.
+pub type TableUpdates = Vec<(Uuid, RowUpdate)>;
+
 /// Changes of one or more transactions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Updates {
     /// By table, what happened to which row.
-    pub tables: Vec<(Arc<str>, Vec<(Uuid, RowUpdate)>)>,
+    pub tables: Vec<(Arc<str>, TableUpdates)>,
     /// The transaction after which the database looks like this, where the server numbers them.
     pub transaction: Option<Uuid>,
     /// Whether these are all rows there are, and not changes to what was known.
@@ -272,7 +275,7 @@ impl Updates {
     }
 }
 
-type Tables = Vec<(Arc<str>, Vec<(Uuid, RowUpdate)>)>;
+type Tables = Vec<(Arc<str>, TableUpdates)>;
 
 fn read_tables(json: &str, names: &mut Names) -> Result<Tables, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
@@ -312,7 +315,7 @@ impl<'de> Visitor<'de> for TablesSeed<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for RowsSeed<'_> {
-    type Value = Vec<(Uuid, RowUpdate)>;
+    type Value = TableUpdates;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -320,7 +323,7 @@ impl<'de> DeserializeSeed<'de> for RowsSeed<'_> {
 }
 
 impl<'de> Visitor<'de> for RowsSeed<'_> {
-    type Value = Vec<(Uuid, RowUpdate)>;
+    type Value = TableUpdates;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("updates by row")

@@ -240,7 +240,9 @@ mod replica {
     async fn the_copy_follows_the_database_with_every_generation_of_monitors() {
         for lacking in [&[][..], &["monitor_cond_since"], &["monitor_cond_since", "monitor_cond"]] {
             let server = OvsdbServer::switch();
-            lacking.iter().for_each(|method| server.lacks(method));
+            for method in lacking {
+                server.lacks(method);
+            }
             let row = bridge("br-int").with("ports", Datum::set([Uuid::from_u128(1), Uuid::from_u128(2)]));
             let first = server.insert("Bridge", row.with("external_ids", Datum::map([("a", "1"), ("b", "2")])));
             let replica = replica(&server).await;

@@ -190,9 +190,8 @@ impl Outcome {
                     let number = inner.strip_prefix("tnl_port(").and_then(|rest| rest.split_once(')'));
                     self.tunnels.extend(number.and_then(|(number, _)| number.parse::<u32>().ok()));
                 }
-                "clone" | "gt" | "le" | "actions" => self.read(inner, depth + 1),
-                // Their own parameters have names, so that they are no actions.
-                "check_pkt_len" | "sample" => self.read(inner, depth + 1),
+                // The parameters of some have names, so that they are not taken for actions.
+                "clone" | "gt" | "le" | "actions" | "check_pkt_len" | "sample" => self.read(inner, depth + 1),
                 _ => {}
             }
         }

@@ -79,11 +79,8 @@ fn of_an_active_backup_bond_one_member_carries_traffic() {
 
 #[test]
 fn an_unprivileged_reader_sees_links_and_calls_what_is_up_enabled() {
-    let text: String = LACP
-        .lines()
-        .filter(|line| !line.contains("ggregator ID") && !line.contains("state"))
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let told = |line: &&str| !line.contains("ggregator ID") && !line.contains("state");
+    let text = LACP.lines().filter(told).collect::<Vec<_>>().join("\n");
     let bond = parse("bond0", &text).unwrap();
     assert_eq!(bond.active_members(), 2);
     assert_eq!(bond.members[0].lacp, None);
