@@ -59,7 +59,7 @@ struct NotConnected {
 /// of them.
 ///
 /// Lists are cheap to repeat: an inventory is one list and one bulk call, and XML is read once per domain until an
-/// event, a new number or a new size says that it has changed.
+/// event or a new number says that it has changed, and once per hour in any case.
 ///
 /// ```no_run
 /// use cobalt_libvirt::{BackendOptions, HypervisorBackend, LibvirtBackend};
@@ -132,7 +132,8 @@ impl LibvirtBackend {
     }
 
     fn inventory_of<'a>(&'a self, live: &'a Live) -> Inventory<'a> {
-        Inventory { live, cache: &self.shared.cache, pipeline: self.shared.options.pipeline }
+        let options = &self.shared.options;
+        Inventory { live, cache: &self.shared.cache, pipeline: options.pipeline, xml_max_age: options.xml_max_age }
     }
 
     /// Refuses what the driver lacks.

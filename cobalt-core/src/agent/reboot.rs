@@ -58,6 +58,7 @@ use crate::{
 
 const HEADING: &str = "Reboots";
 const NAME: &str = "reboots";
+const NOT_SUPPORTED: &str = "NotSupported";
 const WHY: &str = "instances are moved to other hosts";
 
 /// How a shutdown of the host is treated.
@@ -334,7 +335,9 @@ impl Keeper {
     async fn hold(&mut self, due: bool) {
         // While a shutdown is announced logind takes no new ones, and the one we have is good.
         let renew = self.ask.inhibitor && self.shutdown.is_none();
-        if !due || (self.inhibitor.is_some() && !renew) {
+        // What a host does not have it is not asked for again before something about it has changed.
+        let in_vain = matches!(self.held, Held::Failed(NOT_SUPPORTED, _)) && !self.ask.inhibitor;
+        if !due || in_vain || (self.inhibitor.is_some() && !renew) {
             return;
         }
         let limit = self.context.call_timeout;
@@ -348,10 +351,14 @@ impl Keeper {
             }
             Err(error) => {
                 if self.inhibitor.is_none() {
-                    let reason = if error.is_unsupported() { "NotSupported" } else { "Failed" };
+                    let reason = if error.is_unsupported() { NOT_SUPPORTED } else { "Failed" };
                     self.held = Held::Failed(reason, Chain(&error).to_string());
                 }
-                self.failed("hold shutdowns back", &error);
+                if error.is_unsupported() {
+                    self.ask.inhibitor = false;
+                } else {
+                    self.failed("hold shutdowns back", &error);
+                }
             }
         }
     }

@@ -1,33 +1,14 @@
 //! Domain XML that need not be read again.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::xml::DomainXml;
 
-/// What a list and bulk statistics say of a domain's shape. If it differs, so does the XML.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Shape {
-    pub(super) id: Option<i32>,
-    /// `None` where nobody said.
-    pub(super) vcpus: Option<u64>,
-    /// `None` where nobody said.
-    pub(super) memory: Option<u64>,
-}
-
-impl Shape {
-    fn fits(self, other: Self) -> bool {
-        let agree = |one: Option<u64>, other: Option<u64>| one.is_none() || other.is_none() || one == other;
-        self.id == other.id && agree(self.vcpus, other.vcpus) && agree(self.memory, other.memory)
-    }
-
-    fn or(self, other: Self) -> Self {
-        Self { id: self.id, vcpus: self.vcpus.or(other.vcpus), memory: self.memory.or(other.memory) }
-    }
-}
-
-/// XML by domain. An entry goes with any event of its domain, with its shape, and with the connection.
+/// XML by domain. An entry goes with any event of its domain, with its number, with the connection, and with time: a few
+/// changes of a definition are told to nobody.
 ///
 /// A stamp says when a domain last changed: XML that was asked for before that is not kept, however late it arrives.
 #[derive(Debug, Default)]
@@ -41,7 +22,15 @@ pub(super) struct Cache {
 #[derive(Debug)]
 struct Entry {
     stamp: u64,
-    known: Option<(Shape, Arc<DomainXml>)>,
+    known: Option<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// The domain's number, if it runs. Another one is another run, and another XML.
+    id: Option<i32>,
+    read: Instant,
+    xml: Arc<DomainXml>,
 }
 
 impl Cache {
@@ -50,14 +39,10 @@ impl Cache {
         self.clock
     }
 
-    /// The XML of a domain of this shape.
-    pub(super) fn get(&mut self, uuid: Uuid, shape: Shape) -> Option<Arc<DomainXml>> {
-        let (known, xml) = self.entries.get_mut(&uuid)?.known.as_mut()?;
-        if !known.fits(shape) {
-            return None;
-        }
-        *known = known.or(shape);
-        Some(Arc::clone(xml))
+    /// The XML of a domain with this number, if it was read no longer ago than this.
+    pub(super) fn get(&self, uuid: Uuid, id: Option<i32>, max_age: Duration) -> Option<Arc<DomainXml>> {
+        let known = self.entries.get(&uuid)?.known.as_ref()?;
+        (known.id == id && known.read.elapsed() <= max_age).then(|| Arc::clone(&known.xml))
     }
 
     /// To be taken before XML is asked for, and given back with it.
@@ -66,9 +51,10 @@ impl Cache {
     }
 
     /// Keeps XML, unless the domain has changed since it was asked for.
-    pub(super) fn put(&mut self, uuid: Uuid, stamp: u64, shape: Shape, xml: &Arc<DomainXml>) {
+    pub(super) fn put(&mut self, uuid: Uuid, stamp: u64, id: Option<i32>, xml: &Arc<DomainXml>) {
         if self.stamp(uuid) == stamp {
-            self.entries.insert(uuid, Entry { stamp, known: Some((shape, Arc::clone(xml))) });
+            let known = Known { id, read: Instant::now(), xml: Arc::clone(xml) };
+            self.entries.insert(uuid, Entry { stamp, known: Some(known) });
         }
     }
 
@@ -94,8 +80,8 @@ impl Cache {
 
     /// The target name of a disk by its alias, where the XML is at hand.
     pub(super) fn disk_target(&self, uuid: Uuid, alias: &str) -> Option<String> {
-        let (_, xml) = self.entries.get(&uuid)?.known.as_ref()?;
-        let disk = xml.disks.iter().find(|disk| disk.alias.as_deref() == Some(alias))?;
+        let known = self.entries.get(&uuid)?.known.as_ref()?;
+        let disk = known.xml.disks.iter().find(|disk| disk.alias.as_deref() == Some(alias))?;
         disk.target.clone()
     }
 }
@@ -104,24 +90,26 @@ impl Cache {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { id: Some(1), vcpus: Some(2), memory: None };
+    const ID: Option<i32> = Some(1);
+    const AGE: Duration = Duration::from_secs(60);
 
     fn filled() -> (Cache, Uuid) {
         let (mut cache, uuid) = (Cache::default(), Uuid::from_u128(7));
         let stamp = cache.stamp(uuid);
-        cache.put(uuid, stamp, SHAPE, &Arc::default());
+        cache.put(uuid, stamp, ID, &Arc::default());
         (cache, uuid)
     }
 
-    #[test]
-    fn another_number_or_size_makes_the_xml_old_and_an_unknown_size_does_not() {
-        let (mut cache, uuid) = filled();
-        assert!(cache.get(uuid, SHAPE).is_some());
-        assert!(cache.get(uuid, Shape { vcpus: None, ..SHAPE }).is_some());
-        assert!(cache.get(uuid, Shape { memory: Some(64), ..SHAPE }).is_some());
-        assert!(cache.get(uuid, Shape { memory: Some(65), ..SHAPE }).is_none(), "the size is known by now");
-        assert!(cache.get(uuid, Shape { id: Some(2), ..SHAPE }).is_none());
-        assert!(cache.get(uuid, Shape { vcpus: Some(3), ..SHAPE }).is_none());
+    #[tokio::test(start_paused = true)]
+    async fn another_number_makes_the_xml_old_and_so_does_time() {
+        let (cache, uuid) = filled();
+        assert!(cache.get(uuid, ID, AGE).is_some());
+        assert!(cache.get(uuid, Some(2), AGE).is_none());
+        assert!(cache.get(uuid, None, AGE).is_none());
+        tokio::time::advance(AGE).await;
+        assert!(cache.get(uuid, ID, AGE).is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(cache.get(uuid, ID, AGE).is_none());
     }
 
     #[test]
@@ -129,18 +117,18 @@ mod tests {
         let (mut cache, uuid) = filled();
         let stamp = cache.stamp(uuid);
         cache.invalidate(uuid);
-        cache.put(uuid, stamp, SHAPE, &Arc::default());
-        assert!(cache.get(uuid, SHAPE).is_none());
+        cache.put(uuid, stamp, ID, &Arc::default());
+        assert!(cache.get(uuid, ID, AGE).is_none());
 
         let stamp = cache.stamp(uuid);
         cache.clear();
-        cache.put(uuid, stamp, SHAPE, &Arc::default());
-        assert!(cache.get(uuid, SHAPE).is_none());
+        cache.put(uuid, stamp, ID, &Arc::default());
+        assert!(cache.get(uuid, ID, AGE).is_none());
 
         let stamp = cache.stamp(uuid);
-        cache.put(uuid, stamp, SHAPE, &Arc::default());
-        assert!(cache.get(uuid, SHAPE).is_some());
+        cache.put(uuid, stamp, ID, &Arc::default());
+        assert!(cache.get(uuid, ID, AGE).is_some());
         cache.retain(|_| false);
-        assert!(cache.get(uuid, SHAPE).is_none());
+        assert!(cache.get(uuid, ID, AGE).is_none());
     }
 }

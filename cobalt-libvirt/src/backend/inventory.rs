@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use cobalt_core::{
@@ -13,44 +14,33 @@ use cobalt_core::{
 use futures::{StreamExt, TryStreamExt, future, stream};
 use uuid::Uuid;
 
-use super::{
-    cache::{Cache, Shape},
-    link::Live,
-    state, stats,
-};
+use super::{cache::Cache, link::Live, state, stats};
 use crate::{
     Error,
     client::StatsOptions,
     rpc::{DomainFilter, DomainRef, DomainStatsRecord, DomainStatus, StatsGroups, XmlFlags},
-    xml::DomainXml,
+    xml::{DomainXml, Vcpus},
 };
-
-/// The groups that tell a domain's state and shape.
-fn shape_groups() -> StatsGroups {
-    StatsGroups::STATE | StatsGroups::VCPU | StatsGroups::BALLOON
-}
 
 /// The groups that the seam's counters come from.
 fn counter_groups() -> StatsGroups {
-    shape_groups() | StatsGroups::CPU_TOTAL | StatsGroups::INTERFACE | StatsGroups::BLOCK
+    StatsGroups::STATE
+        | StatsGroups::VCPU
+        | StatsGroups::BALLOON
+        | StatsGroups::CPU_TOTAL
+        | StatsGroups::INTERFACE
+        | StatsGroups::BLOCK
 }
 
 /// What bulk statistics said of one domain.
 struct Seen {
     id: Option<i32>,
     status: Option<DomainStatus>,
-    vcpus: Option<u64>,
-    memory: Option<u64>,
 }
 
 impl Seen {
     fn new(record: &DomainStatsRecord) -> Self {
-        Self {
-            id: record.domain.id,
-            status: stats::status(record),
-            vcpus: record.params.get_u64("vcpu.maximum"),
-            memory: record.params.get_u64("balloon.maximum"),
-        }
+        Self { id: record.domain.id, status: stats::status(record) }
     }
 }
 
@@ -59,6 +49,7 @@ pub(super) struct Inventory<'a> {
     pub(super) live: &'a Live,
     pub(super) cache: &'a Mutex<Cache>,
     pub(super) pipeline: usize,
+    pub(super) xml_max_age: Duration,
 }
 
 impl Inventory<'_> {
@@ -105,14 +96,16 @@ impl Inventory<'_> {
         }
     }
 
-    /// States and shapes by one bulk call. A failure of it as a whole is no failure of the inventory: each domain is
-    /// then asked for its state.
+    /// States by one bulk call. A failure of it as a whole is no failure of the inventory: each domain is then asked for
+    /// its state.
+    ///
+    /// The state and nothing else: for every other group the daemon asks each QEMU, one after the other.
     async fn look(&self, bulk: bool) -> Result<HashMap<Uuid, Seen>> {
         if !bulk {
             return Ok(HashMap::new());
         }
         let options = StatsOptions { nowait: true, ..StatsOptions::default() };
-        match self.live.libvirt.domain_stats(&[], shape_groups(), options).await {
+        match self.live.libvirt.domain_stats(&[], StatsGroups::STATE, options).await {
             Ok(records) => Ok(records.iter().map(|record| (record.domain.uuid, Seen::new(record))).collect()),
             Err(error @ Error::Remote { .. }) => {
                 tracing::debug!(%error, "bulk statistics failed, asking each domain");
@@ -131,20 +124,17 @@ impl Inventory<'_> {
             }
         };
         // The bulk call may have seen the domain after the list did: its number is as good.
-        let shape = Shape {
-            id: seen.map_or(domain.id, |seen| seen.id),
-            vcpus: seen.and_then(|seen| seen.vcpus),
-            memory: seen.and_then(|seen| seen.memory),
-        };
-        match future::try_join(status, self.xml(domain, shape)).await {
+        let id = seen.map_or(domain.id, |seen| seen.id);
+        match future::try_join(status, self.xml(domain, id)).await {
             Ok(both) => Ok(Some(both)),
             Err(error) if error.is_no_domain() => Ok(None),
             Err(error) => Err(self.seam(error)),
         }
     }
 
-    async fn xml(&self, domain: &DomainRef, shape: Shape) -> Result<Arc<DomainXml>, Error> {
-        let (known, stamp) = self.cache(|cache| (cache.get(domain.uuid, shape), cache.stamp(domain.uuid)));
+    async fn xml(&self, domain: &DomainRef, id: Option<i32>) -> Result<Arc<DomainXml>, Error> {
+        let uuid = domain.uuid;
+        let (known, stamp) = self.cache(|cache| (cache.get(uuid, id, self.xml_max_age), cache.stamp(uuid)));
         if let Some(known) = known {
             return Ok(known);
         }
@@ -152,14 +142,16 @@ impl Inventory<'_> {
         match DomainXml::parse(&text) {
             Ok(xml) => {
                 let xml = Arc::new(xml);
-                self.cache(|cache| cache.put(domain.uuid, stamp, shape, &xml));
+                self.cache(|cache| cache.put(uuid, stamp, id, &xml));
                 Ok(xml)
             }
             Err(error) => {
                 // A domain nobody can read still occupies the host: it is told with what is known, and not kept.
                 tracing::warn!(%domain, %error, "the XML of a domain makes no sense");
-                let memory_bytes = shape.memory.map(|kib| kib.saturating_mul(1024));
-                Ok(Arc::new(DomainXml { memory_bytes, ..DomainXml::default() }))
+                let info = self.live.libvirt.domain_info(domain).await?;
+                let vcpus = Vcpus { maximum: info.vcpus, current: info.vcpus, cpuset: None };
+                let memory_bytes = Some(info.max_memory_kib.saturating_mul(1024));
+                Ok(Arc::new(DomainXml { memory_bytes, vcpus: Some(vcpus), ..DomainXml::default() }))
             }
         }
     }

@@ -26,6 +26,7 @@ pub struct BackendOptions {
     pub(super) jitter: fn() -> f64,
     pub(super) event_capacity: usize,
     pub(super) pipeline: usize,
+    pub(super) xml_max_age: Duration,
     pub(super) migrate_timeout: Duration,
     pub(super) migrate_unsafe: bool,
 }
@@ -39,6 +40,7 @@ impl Default for BackendOptions {
             jitter: any_fraction,
             event_capacity: 1024,
             pipeline: 16,
+            xml_max_age: Duration::from_secs(60 * 60),
             migrate_timeout: MigrateOptions::TIMEOUT,
             migrate_unsafe: false,
         }
@@ -86,6 +88,13 @@ impl BackendOptions {
     /// How many calls of one inventory may be on their way at a time. 16.
     pub fn pipeline(mut self, calls: usize) -> Self {
         self.pipeline = calls.clamp(1, 1024);
+        self
+    }
+
+    /// After how long the XML of a domain is read again although nothing was heard of a change: some changes of a
+    /// definition are told to nobody. One hour.
+    pub fn xml_max_age(mut self, age: Duration) -> Self {
+        self.xml_max_age = age;
         self
     }
 

@@ -88,7 +88,7 @@ async fn xml_that_makes_no_sense_does_not_make_a_domain_disappear() {
     server.next(XML, Answer::ok(cobalt_libvirt::testing::Writer::new().string("<domain").finish()));
     let strange = backend.inventory().await.unwrap();
     assert_eq!((strange.len(), strange[0].state), (1, DomainState::Running));
-    assert!(strange[0].memory_bytes > 0, "the bulk call knew that much");
+    assert!(strange[0].memory_bytes > 0, "the daemon knew that much");
     let sensible = backend.inventory().await.unwrap();
     assert_eq!((sensible[0].vcpus, sensible[0].memory_bytes), (1, 256 << 20));
 }

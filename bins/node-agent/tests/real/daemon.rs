@@ -1,6 +1,6 @@
 //! A daemon that dies under the agent.
 
-use cobalt_core::api::condition_types::LIBVIRT_CONNECTION;
+use cobalt_core::api::{Condition, condition_types::LIBVIRT_CONNECTION};
 use cobalt_rig::Guest;
 
 use crate::rig::{Region, lists, start};
@@ -23,7 +23,7 @@ async fn a_daemon_that_is_killed_is_told_and_what_was_known_stays_until_it_is_ba
     host.kill_daemon().unwrap();
     let lost = region
         .until(0, "says that libvirt is gone", |found| {
-            found.condition(LIBVIRT_CONNECTION).is_some_and(|condition| condition.is_false())
+            found.condition(LIBVIRT_CONNECTION).is_some_and(Condition::is_false)
         })
         .await;
     assert!(lists(&lost, &stays, true) && lists(&lost, &dies, true), "what was known is kept: {lost:#?}");

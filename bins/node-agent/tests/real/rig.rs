@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use cobalt_apiserver::ApiServer;
 use cobalt_core::{
-    api::{Hypervisor, Migration, crd},
+    api::{Hypervisor, HypervisorStatus, Migration, crd},
     kube::{
         Api, Client,
         api::{ListParams, PostParams},
@@ -173,6 +173,6 @@ pub(crate) fn start(host: &Host, guest: &Guest) {
 
 /// Whether the Hypervisor lists this guest so.
 pub(crate) fn lists(hypervisor: &Hypervisor, guest: &Guest, active: bool) -> bool {
-    let instances = hypervisor.status.as_ref().map(|status| status.instances()).unwrap_or_default();
+    let instances = hypervisor.status.as_ref().map(HypervisorStatus::instances).unwrap_or_default();
     instances.iter().any(|instance| instance.id == guest.uuid() && instance.active == active)
 }

@@ -118,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_was_evicted_counts_no_longer_although_it_is_still_there() {
+        let pods = [pod("a", true), pod("b", true)];
+        let pods: Vec<&Object> = pods.iter().collect();
+        let status = json!({"disruptedPods": {"a": "now", "gone": "now"}});
+        let budget = json!({"metadata": {}, "spec": {"minAvailable": 1}, "status": status});
+        let next = recount(&budget, &pods, "now");
+        assert_eq!((&next["status"]["currentHealthy"], &next["status"]["disruptionsAllowed"]), (&json!(1), &json!(0)));
+        assert_eq!(next["status"]["disruptedPods"], json!({"a": "now"}));
+    }
+
+    #[test]
     fn a_budget_of_any_size_can_be_counted() {
         let pods = [pod("a", true), pod("b", true)];
         let pods: Vec<&Object> = pods.iter().collect();

@@ -26,13 +26,16 @@ enum Type {
     Texts,
     Bool,
     Integer,
+    /// One that Go sends although there is none.
+    Positive,
+    IntOrText,
     TextMap,
     BytesMap,
     Message(&'static [Field]),
     Messages(&'static [Field]),
 }
 
-use Type::{Bool, BytesMap, Integer, Message, Messages, Text, TextMap, Texts};
+use Type::{Bool, BytesMap, IntOrText, Integer, Message, Messages, Positive, Text, TextMap, Texts};
 
 const META: Type = Message(&[
     (1, "name", Text),
@@ -81,6 +84,41 @@ const SUBJECT: &[Field] = &[(1, "kind", Text), (2, "apiGroup", Text), (3, "name"
 const ROLE_REF: &[Field] = &[(1, "apiGroup", Text), (2, "kind", Text), (3, "name", Text)];
 const BOUND: &[Field] = &[(1, "kind", Text), (2, "apiVersion", Text), (3, "name", Text), (4, "uid", Text)];
 
+const PORT: &[Field] = &[
+    (1, "name", Text),
+    (2, "protocol", Text),
+    (3, "port", Integer),
+    (4, "targetPort", IntOrText),
+    (5, "nodePort", Positive),
+    (6, "appProtocol", Text),
+];
+const SERVICE: &[Field] = &[
+    (1, "ports", Messages(PORT)),
+    (2, "selector", TextMap),
+    (3, "clusterIP", Text),
+    (4, "type", Text),
+    (5, "externalIPs", Texts),
+    (7, "sessionAffinity", Text),
+    (8, "loadBalancerIP", Text),
+    (9, "loadBalancerSourceRanges", Texts),
+    (10, "externalName", Text),
+    (11, "externalTrafficPolicy", Text),
+    (12, "healthCheckNodePort", Positive),
+    (13, "publishNotReadyAddresses", Bool),
+    (17, "ipFamilyPolicy", Text),
+    (18, "clusterIPs", Texts),
+    (19, "ipFamilies", Texts),
+    (22, "internalTrafficPolicy", Text),
+];
+const REQUIREMENT: &[Field] = &[(1, "key", Text), (2, "operator", Text), (3, "values", Texts)];
+const SELECTOR: Type = Message(&[(1, "matchLabels", TextMap), (2, "matchExpressions", Messages(REQUIREMENT))]);
+const BUDGET: &[Field] = &[
+    (1, "minAvailable", IntOrText),
+    (2, "selector", SELECTOR),
+    (3, "maxUnavailable", IntOrText),
+    (4, "unhealthyPodEvictionPolicy", Text),
+];
+
 #[rustfmt::skip]
 fn fields(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
@@ -91,6 +129,11 @@ fn fields(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         }
         ("v1", "Secret") => &[
             (1, "metadata", META), (2, "data", BytesMap), (3, "type", Text), (4, "stringData", TextMap), (5, "immutable", Bool),
+        ],
+        ("v1", "Service") => &[(1, "metadata", META), (2, "spec", Message(SERVICE))],
+        ("policy/v1", "PodDisruptionBudget") => &[(1, "metadata", META), (2, "spec", Message(BUDGET))],
+        ("scheduling.k8s.io/v1", "PriorityClass") => &[
+            (1, "metadata", META), (2, "value", Integer), (3, "globalDefault", Bool), (4, "description", Text), (5, "preemptionPolicy", Text),
         ],
         ("v1", "ServiceAccount") => &[(1, "metadata", META), (4, "automountServiceAccountToken", Bool)],
         ("authentication.k8s.io/v1", "TokenRequest") => &[
@@ -203,6 +246,17 @@ fn message(fields: &[Field], bytes: &[u8]) -> Option<Value> {
             (Bool, Wire::Number(number)) => drop(object.insert((*name).to_owned(), json!(number != 0))),
             // Negative numbers are sent in two's complement.
             (Integer, Wire::Number(number)) => drop(object.insert((*name).to_owned(), json!(number.cast_signed()))),
+            (Positive, Wire::Number(number)) => {
+                if number > 0 {
+                    object.insert((*name).to_owned(), json!(number.cast_signed()));
+                }
+            }
+            (IntOrText, Wire::Bytes(bytes)) => {
+                let parts = message(&[(2, "int", Integer), (3, "text", Text)], bytes)?;
+                if let Some(value) = parts.get("text").or(parts.get("int")) {
+                    object.insert((*name).to_owned(), value.clone());
+                }
+            }
             (Text, Wire::Bytes(bytes)) => {
                 let text = std::str::from_utf8(bytes).ok()?;
                 // Go sends empty texts too, where JSON would leave them out.

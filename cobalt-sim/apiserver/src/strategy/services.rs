@@ -31,6 +31,10 @@ pub(super) fn default(object: &mut Value) {
         if let Some(port) = port.as_object_mut() {
             super::core::default(port, "protocol", "TCP");
             let number = port.get("port").cloned().unwrap_or_default();
+            // Zero is how Go says that there is none.
+            if port.get("targetPort").is_some_and(|target| *target == 0 || *target == "") {
+                port.remove("targetPort");
+            }
             super::core::default(port, "targetPort", number);
         }
     }

@@ -148,6 +148,15 @@ fn current_kubectl_creates_simple_objects() {
             "rolebinding.rbac.authorization.k8s.io/rb created",
         ),
         ("get rolebinding rb -o wide --no-headers", "rb ClusterRole/reader AGE team/sa"),
+        ("create service clusterip web --tcp=80:8080", "service/web created"),
+        ("get service web -o jsonpath={.spec.ports[0].targetPort}{.spec.type}", "8080ClusterIP"),
+        (
+            "create poddisruptionbudget pdb --min-available=50% --selector=app=web",
+            "poddisruptionbudget.policy/pdb created",
+        ),
+        ("get pdb pdb -o jsonpath={.spec.minAvailable}{.spec.selector.matchLabels.app}", "50%web"),
+        ("create priorityclass high --value=1000", "priorityclass.scheduling.k8s.io/high created"),
+        ("get priorityclass high -o jsonpath={.value}", "1000"),
         ("auth can-i list pods", "yes"),
     ] {
         let outcome = stage.run(&command.split(' ').collect::<Vec<_>>());

@@ -229,6 +229,18 @@ async fn nobody_grants_what_they_do_not_hold() {
     assert_eq!(bob(&server, "GET", PODS, None).await.0, 200);
 }
 
+#[tokio::test]
+async fn who_only_lets_go_of_a_role_grants_nothing() {
+    let server = granting(json!([rule("rbac.authorization.k8s.io", "*", &["patch"])])).await;
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let role = json!({"metadata": {"name": "r", "finalizers": ["t.io/hold"]}, "rules": [rule("", "pods", &["*"])]});
+    post(&server, &roles, role).await;
+    for (change, expected) in [(json!({"labels": {"a": "b"}}), 403), (json!({"finalizers": null}), 200)] {
+        let body = Some(("application/merge-patch+json", json!({"metadata": change})));
+        assert_eq!(bob(&server, "PATCH", &format!("{roles}/r"), body).await.0, expected, "{change}");
+    }
+}
+
 /// A policy that has something against every creation of a resource.
 async fn against(server: &ApiServer, resource: &str, expression: &str, action: &str) {
     let api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";

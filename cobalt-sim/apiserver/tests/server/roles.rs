@@ -30,11 +30,11 @@ async fn code(server: &ApiServer, who: &Identity, method: &str, path: &str) -> u
     ask(server, who, method, path).await.0
 }
 
-fn role(name: &str, rules: Value) -> Value {
+fn role(name: &str, rules: &Value) -> Value {
     json!({"metadata": {"name": name}, "rules": rules})
 }
 
-fn binding(kind: &str, role: &str, subject: Value) -> Value {
+fn binding(kind: &str, role: &str, subject: &Value) -> Value {
     let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role});
     json!({"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]})
 }
@@ -70,8 +70,8 @@ async fn a_binding_names_a_user_a_group_or_the_service_account_of_one_namespace(
         ),
     ] {
         let server = ApiServer::builder().rbac().start();
-        post(&server, &format!("{RBAC}/clusterroles"), role("r", read.clone())).await;
-        post(&server, &format!("{RBAC}/clusterrolebindings"), binding("ClusterRole", "r", subject.clone())).await;
+        post(&server, &format!("{RBAC}/clusterroles"), role("r", &read)).await;
+        post(&server, &format!("{RBAC}/clusterrolebindings"), binding("ClusterRole", "r", &subject)).await;
         assert_eq!(code(&server, &allowed, "GET", &maps("default")).await, 200, "{subject}");
         assert_eq!(code(&server, &refused, "GET", &maps("default")).await, 403, "{subject}");
     }
@@ -84,10 +84,10 @@ async fn a_binding_of_a_namespace_reaches_no_further() {
     let rules = json!([{"apiGroups": ["", "rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["*"]}]);
     let bob = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"});
     // A role of the cluster, bound in one namespace; and a role of a namespace whose name is taken elsewhere too.
-    post(&server, &format!("{RBAC}/clusterroles"), role("wide", rules.clone())).await;
-    post(&server, &format!("{RBAC}/namespaces/w/rolebindings"), binding("ClusterRole", "wide", bob.clone())).await;
-    post(&server, &format!("{RBAC}/namespaces/default/roles"), role("local", rules)).await;
-    post(&server, &format!("{RBAC}/namespaces/kube-system/rolebindings"), binding("Role", "local", bob)).await;
+    post(&server, &format!("{RBAC}/clusterroles"), role("wide", &rules)).await;
+    post(&server, &format!("{RBAC}/namespaces/w/rolebindings"), binding("ClusterRole", "wide", &bob)).await;
+    post(&server, &format!("{RBAC}/namespaces/default/roles"), role("local", &rules)).await;
+    post(&server, &format!("{RBAC}/namespaces/kube-system/rolebindings"), binding("Role", "local", &bob)).await;
     let bob = user("bob");
     for (path, expected) in [
         (maps("w"), 200),
@@ -114,8 +114,8 @@ async fn a_rule_allows_its_verbs_on_its_resources_of_its_groups_and_nothing_else
         {"nonResourceURLs": ["/logs/*"], "verbs": ["post"]},
     ]);
     let bob = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"});
-    post(&server, &format!("{RBAC}/clusterroles"), role("r", rules)).await;
-    post(&server, &format!("{RBAC}/clusterrolebindings"), binding("ClusterRole", "r", bob)).await;
+    post(&server, &format!("{RBAC}/clusterroles"), role("r", &rules)).await;
+    post(&server, &format!("{RBAC}/clusterrolebindings"), binding("ClusterRole", "r", &bob)).await;
     let bob = user("bob");
     let map = format!("{}/m", maps("default"));
     for (method, path, allowed) in [
@@ -149,8 +149,8 @@ async fn a_local_review_answers_for_its_namespace() {
     let server = ApiServer::builder().rbac().start();
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let bob = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"});
-    post(&server, &format!("{RBAC}/namespaces/default/roles"), role("r", rules)).await;
-    post(&server, &format!("{RBAC}/namespaces/default/rolebindings"), binding("Role", "r", bob)).await;
+    post(&server, &format!("{RBAC}/namespaces/default/roles"), role("r", &rules)).await;
+    post(&server, &format!("{RBAC}/namespaces/default/rolebindings"), binding("Role", "r", &bob)).await;
     let path =
         |namespace: &str| format!("/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews");
     let about = |namespace: &str, user: &str| {
