@@ -201,6 +201,13 @@ impl Bond {
     pub fn active_members(&self) -> usize {
         self.members.iter().filter(|member| member.enabled).count()
     }
+
+    /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
+    /// at a time.
+    pub fn is_sound(&self, member: &BondMember) -> bool {
+        let waits = self.kind == BondKind::Kernel && self.mode == "active-backup" && member.link_up == Some(true);
+        member.enabled || (waits && self.active_members() > 0)
+    }
 }
 
 /// One leg of a bond.

@@ -256,4 +256,4 @@ impl Source for Exporter {
 }
 
 #[cfg(all(test, feature = "testing"))]
-mod tests;
+pub(super) mod tests;

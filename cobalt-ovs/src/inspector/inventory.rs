@@ -120,6 +120,7 @@ fn read_bond(name: &str, port: &Row, members: &[&Row]) -> Bond {
                 name: member.str("name")?.to_owned(),
                 enabled: link_up == Some(true),
                 link_up,
+                speed_bps: member.integer("link_speed").and_then(|speed| u64::try_from(speed).ok()),
                 lacp: None,
                 partner: None,
             })

@@ -120,6 +120,7 @@ fn statistics(directory: Option<&Path>) -> BTreeMap<String, u64> {
 struct Section {
     name: String,
     link_up: Option<bool>,
+    speed_bps: Option<u64>,
     aggregator: Option<String>,
     actor_state: Option<u8>,
     partner: Option<String>,
@@ -150,6 +151,11 @@ fn parse(name: &str, text: &str) -> Option<Bond> {
         };
         match key {
             "MII Status" => member.link_up = Some(value == "up"),
+            // `Unknown` without a link.
+            "Speed" => {
+                let megabits = value.strip_suffix(" Mbps").and_then(|number| number.parse::<u64>().ok());
+                member.speed_bps = megabits.and_then(|megabits| megabits.checked_mul(1_000_000));
+            }
             "Aggregator ID" => member.aggregator = Some(value.to_owned()),
             "details actor lacp pdu" => of_partner = false,
             "details partner lacp pdu" => of_partner = true,
@@ -175,6 +181,7 @@ fn parse(name: &str, text: &str) -> Option<Bond> {
             BondMember {
                 enabled,
                 link_up: section.link_up,
+                speed_bps: section.speed_bps,
                 lacp: lacp.then_some(section.actor_state).flatten().map(|state| lacp_state(state).to_owned()),
                 partner: section.partner,
                 name: section.name,

@@ -310,13 +310,15 @@ fn bonds(host: &Host) -> Vec<Bond> {
     std::iter::once(bond(host)).chain(kernel).collect()
 }
 
-/// The kernel knows how its members are, whatever the switch does.
+/// The kernel knows how its members are, whatever the switch does. It uses the first that has a link.
 fn kernel_bond(switch: &Switch) -> Bond {
+    let is_up = |card: &str| !switch.links_down.contains(card);
+    let active = ["eno1", "eno2"].into_iter().find(|card| is_up(card));
     let member = |card: &str| {
-        let up = !switch.links_down.contains(card);
+        let up = is_up(card);
         BondMember {
             name: card.to_owned(),
-            enabled: up,
+            enabled: active == Some(card),
             link_up: Some(up),
             speed_bps: up.then_some(CARD_SPEED),
             lacp: None,

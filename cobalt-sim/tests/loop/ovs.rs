@@ -239,6 +239,10 @@ async fn a_silent_partner_and_a_lost_link_are_told_by_the_members_and_not_by_the
 async fn a_bond_of_the_kernels_is_listed_with_its_members() {
     let net = Net::publishing(1).await;
     net.fault(SwitchFault::KernelBond(true));
+    let bonds = |node: &OVSNode| node.status.clone().unwrap().interfaces.unwrap().bonds.unwrap();
+    let node = net.until("two bonds", |node| bonds(node).len() == 2).await;
+    assert_eq!(bonds(&node)[1].status.as_deref(), Some("Active"), "one carries traffic, the other waits");
+    assert_eq!(state_of(&node, "AllBondsHealthy").0, "True");
     net.fault(SwitchFault::Link("eno2".into(), false));
     let (node, _) = net.issue("BondDegraded", "bond1").await;
     let status = serde_json::to_value(&node.status).unwrap();

@@ -338,7 +338,7 @@ fn bond(bond: &Bond) -> Option<Finding> {
         .iter()
         .filter_map(|member| {
             let lacp = member.lacp.as_deref().filter(|lacp| bond.lacp && *lacp != "current");
-            match (member.enabled, member.link_up, lacp) {
+            match (bond.is_sound(member), member.link_up, lacp) {
                 (false, Some(false), _) => Some(format!("{}: no link", member.name)),
                 (_, _, Some(state)) => Some(format!("{}: the partner is silent, LACP {state}", member.name)),
                 (false, _, None) => Some(format!("{}: not enabled", member.name)),
@@ -349,7 +349,7 @@ fn bond(bond: &Bond) -> Option<Finding> {
     let active = bond.active_members();
     let (type_, what) = if bond.members.is_empty() || active == 0 {
         (IssueType::BondDown, "has no member that carries traffic")
-    } else if active < bond.members.len() {
+    } else if !bond.members.iter().all(|member| bond.is_sound(member)) {
         (IssueType::BondDegraded, "has members that carry no traffic")
     } else if !out.is_empty() {
         (IssueType::LacpPartnerSilent, "carries traffic to a partner that does not speak LACP")

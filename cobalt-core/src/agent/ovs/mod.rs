@@ -34,3 +34,6 @@ pub use self::{
     stale::Demand,
     verdict::Verdict,
 };
+
+#[cfg(test)]
+mod tests;

@@ -60,11 +60,8 @@ impl Looks {
                 () = stop.triggered() => return Ok(()),
                 found = self.look() => found,
             };
-            pause = self.pause.map(|usual| match &found {
-                Section::Known(cookies) if cookies.is_empty() => usual,
-                Section::NotOffered => usual,
-                _ => (usual / AGAIN.0).max(AGAIN.1).min(usual),
-            });
+            let clean = found.known().is_some_and(BTreeMap::is_empty) || found == Section::NotOffered;
+            pause = self.pause.map(|usual| if clean { usual } else { (usual / AGAIN.0).max(AGAIN.1).min(usual) });
             self.found.send_if_modified(|last| {
                 let new = *last != found;
                 *last = found;

@@ -177,7 +177,7 @@ fn bonds(seen: &OvsSnapshot) -> Vec<api::Bond> {
 fn known_bond(bond: &Bond) -> api::Bond {
     let word = match bond.active_members() {
         0 => words::DOWN,
-        some if some < bond.members.len() => words::DEGRADED,
+        _ if !bond.members.iter().all(|member| bond.is_sound(member)) => words::DEGRADED,
         _ => words::ACTIVE,
     };
     let member = |member: &crate::ovs::BondMember| api::BondMember {

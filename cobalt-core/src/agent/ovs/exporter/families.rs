@@ -24,6 +24,11 @@ const STATISTICS: [(&str, &str, &str); 8] = [
     ("tx_dropped", "ovs_interface_tx_dropped", "Packets dropped on their way out"),
 ];
 
+/// A family about members of bonds: its name, what it is, and its value.
+type MemberRow = (&'static str, &'static str, fn(&BondMember) -> Option<Value>);
+/// A family about datapaths.
+type DatapathRow = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> u64);
+
 pub(super) fn is_known(statistic: &str) -> bool {
     STATISTICS.iter().any(|(name, ..)| *name == statistic)
 }
@@ -181,8 +186,7 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
     for (bond, labels) in known() {
         family.sample(labels, None, Some(Count(bond.active_members() as u64)));
     }
-    type Row = (&'static str, &'static str, fn(&BondMember) -> Option<Value>);
-    let rows: [Row; 3] = [
+    let rows: [MemberRow; 3] = [
         ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| flag(member.enabled)),
         ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |member| member.link_up.and_then(flag)),
         ("ovs_bond_member_lacp_current", "Whether the partner of a member speaks LACP", |member| {
@@ -200,8 +204,7 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
 }
 
 fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
-    type Row = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> u64);
-    let rows: [Row; 4] = [
+    let rows: [DatapathRow; 4] = [
         ("ovs_datapath_hits", Counter, "Packets that met a cached flow", |counters| counters.hit),
         ("ovs_datapath_misses", Counter, "Packets that had to be asked about", |counters| counters.missed),
         ("ovs_datapath_lost", Counter, "Packets lost on the way to being asked about", |counters| counters.lost),
