@@ -22,8 +22,8 @@ const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 /// The integration tests on hosts with a real libvirtd: the hosts themselves, and what talks to them.
 const LIBVIRT: [&str; 2] = ["hosts", "real"];
 
-/// The integration tests on nodes with a real Open vSwitch, likewise.
-const OVS: [&str; 2] = ["nodes", "real_switch"];
+/// The integration tests on nodes with a real Open vSwitch: the nodes themselves, the clients, and the agent.
+const OVS: [&str; 3] = ["nodes", "real_switch", "real_agent"];
 
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;

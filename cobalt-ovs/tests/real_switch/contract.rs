@@ -8,7 +8,7 @@ use cobalt_core::{
     ovs::{OvsInspector, TraceRequest},
 };
 use cobalt_ovs::OvsSwitch;
-use cobalt_rig::ovs::{Daemon, Node};
+use cobalt_rig::ovs::{Daemon, Node, Orphan};
 
 use crate::{
     packets::echo,
@@ -42,6 +42,19 @@ impl OvsFixture for Real<'_> {
         done(if hang { self.node.freeze(Daemon::Switch) } else { self.node.thaw(Daemon::Switch) })
     }
 
+    async fn hang_controller(&mut self, hang: bool) -> Provoked<()> {
+        done(if hang { self.node.freeze(Daemon::Controller) } else { self.node.thaw(Daemon::Controller) })
+    }
+
+    async fn stop_database(&mut self, stop: bool) -> Provoked<()> {
+        done(if stop { self.node.kill(Daemon::Database) } else { self.node.start(Daemon::Database) })
+    }
+
+    async fn plug_stranger(&mut self, plug: bool) -> Provoked<String> {
+        done(if plug { self.node.orphan(Orphan::Unknown) } else { self.node.adopt(Orphan::Unknown) })?;
+        Ok(Orphan::Unknown.port().to_owned())
+    }
+
     async fn break_bond(&mut self, broken: bool) -> Provoked<String> {
         done(self.node.cable("eth1", !broken))?;
         Ok("eth1".to_owned())
@@ -61,6 +74,8 @@ fn a_real_switch_keeps_the_contract() {
     });
     let report = report.unwrap();
     report.assert_passed();
-    let skipped = report.checks.iter().filter(|checked| matches!(checked.outcome, Outcome::Skipped(_))).count();
-    assert_eq!(skipped, 0, "{report}");
+    let skipped = report.checks.iter().filter(|checked| matches!(checked.outcome, Outcome::Skipped(_)));
+    let skipped: Vec<&str> = skipped.map(|checked| checked.id.as_str()).collect();
+    // Not every kernel has a driver for bonds, so the rig has none.
+    assert_eq!(skipped, ["kernel-bond"], "{report}");
 }

@@ -19,8 +19,7 @@ async fn a_switch_that_hangs_is_told_from_one_that_died() {
     seen(&switch, "an answer", |found| found.switch.is_responsive()).await;
 
     node.kill(Daemon::Switch).unwrap();
-    let dead = switch.snapshot().await.unwrap();
-    assert_eq!(dead.switch, Answer::Absent);
+    assert_eq!(switch.snapshot().await.unwrap().switch, Answer::Absent);
     // A change that nobody takes up. The tool would wait for that.
     node.vsctl(["--timeout=1", "set", "Bridge", "br-ex", "external_ids:changed=true"]).expect_err("nobody takes it up");
     seen(&switch, "a change that waits", |found| found.configuration_pending).await;

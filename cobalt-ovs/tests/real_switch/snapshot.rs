@@ -76,10 +76,8 @@ async fn counters_and_learned_addresses_are_those_of_the_switch() {
     let counters = switch.counters().await.unwrap();
     let datapath = counters.datapaths.values().next().expect("a datapath");
     assert!(datapath.hit + datapath.missed > 0, "{counters:?}");
-    for daemon in ["ovs-vswitchd", "ovsdb-server", "ovn-controller"] {
-        assert!(counters.coverage.get(daemon).is_some_and(|names| !names.is_empty()), "{daemon} in {counters:?}");
-        assert!(counters.memory.contains_key(daemon), "{daemon} in {:?}", counters.memory);
-    }
+    assert!(counters.coverage["ovs-vswitchd"].contains_key("netdev_received"), "{counters:?}");
+    assert!(counters.memory["ovs-vswitchd"].get("ports").is_some_and(|ports| *ports > 0), "{:?}", counters.memory);
     let found = seen(&switch, "packets of the guest", |found| {
         interface(found, "tap-vm1").statistics.get("rx_packets").is_some_and(|packets| *packets >= 3)
     })

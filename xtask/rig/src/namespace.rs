@@ -76,6 +76,11 @@ impl Namespace {
         (!words.is_empty()).then_some(words)
     }
 
+    /// Whether there is a process with this id within, if only a corpse.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        std::path::Path::new(&format!("/proc/{}/root/proc/{pid}", self.init)).exists()
+    }
+
     /// Runs a program of ours in the network only, so that ids of processes mean what they mean outside.
     pub(crate) fn run_in_network<const N: usize>(&self, command: [&str; N]) -> Result<String> {
         let target = format!("--target={}", self.init);

@@ -66,7 +66,8 @@ impl Daemon {
             send(namespace, pid, "CONT")?;
         }
         let what = format!("the end of {}", self.program);
-        process::wait_until(&what, LIMIT, || self.pid(namespace) != Some(pid))
+        // Until it is collected: its last thread may hold its sockets for a moment longer.
+        process::wait_until(&what, LIMIT, || !namespace.has_process(pid))
     }
 
     /// Sends a signal that it survives.
