@@ -24,11 +24,10 @@ impl Stage for OvsHealth {
             return;
         }
         match &seen.switch {
-            SwitchSeen::NotYet => {}
             SwitchSeen::NotInstalled if plan.condition(condition_types::OVS_HEALTHY).is_some() => {
                 plan.remove(condition_types::OVS_HEALTHY);
             }
-            SwitchSeen::NotInstalled => {}
+            SwitchSeen::NotInstalled | SwitchSeen::NotYet => {}
             SwitchSeen::Known { node, fresh } => {
                 let ready = node.as_ref().map(|node| node.condition(condition_types::READY));
                 plan.set(judge(ready, *fresh));

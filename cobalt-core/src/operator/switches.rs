@@ -218,7 +218,9 @@ impl Follow {
                 break;
             }
             if before != installed {
-                everybody().into_iter().for_each(|host| queue.add(host));
+                for host in everybody() {
+                    queue.add(host);
+                }
             }
             tokio::select! {
                 () = stop.triggered() => return Ok(()),
@@ -227,13 +229,17 @@ impl Follow {
         }
         let sweeping = async {
             if switches.nodes.ready().await && switches.leases.ready().await {
-                everybody().into_iter().for_each(|host| queue.add(host));
+                for host in everybody() {
+                    queue.add(host);
+                }
             }
             let mut ticks = interval(SWEEP);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                switches.silent(Instant::now()).into_iter().for_each(|host| queue.add(host));
+                for host in switches.silent(Instant::now()) {
+                    queue.add(host);
+                }
             }
         };
         tokio::select! {

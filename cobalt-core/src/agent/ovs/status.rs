@@ -251,9 +251,7 @@ fn issues(found: &[Finding], previous: &OVSNodeStatus, now: Timestamp, most: usi
     let issue = |type_: IssueType, object: &str, message: String| Issue {
         severity: type_.severity().as_str().to_owned(),
         message,
-        detected_at: published(previous, type_, object)
-            .and_then(|known| known.detected_at.clone())
-            .or_else(|| Some(Time(now))),
+        detected_at: published(previous, type_, object).and_then(|known| known.detected_at.clone()).or(Some(Time(now))),
         type_: Some(type_.as_str().to_owned()),
         object: Some(object.to_owned()),
     };

@@ -33,8 +33,8 @@ pub(super) fn is_known(statistic: &str) -> bool {
     STATISTICS.iter().any(|(name, ..)| *name == statistic)
 }
 
-fn flag(is: bool) -> Option<Value> {
-    Some(Count(u64::from(is)))
+fn flag(is: bool) -> Value {
+    Count(u64::from(is))
 }
 
 fn label(name: &str, value: &str) -> String {
@@ -73,7 +73,7 @@ fn daemons(text: &mut Text, seen: &OvsSnapshot, took: Duration) {
     let found = [(VSWITCHD, Some(&seen.switch)), (OVSDB_SERVER, Some(&seen.database))];
     for (name, daemon) in found.into_iter().chain([(OVN_CONTROLLER, controller.map(|controller| &controller.daemon))]) {
         if let Some(daemon) = daemon {
-            family.sample(&label("daemon", name), None, flag(daemon.is_responsive()));
+            family.sample(&label("daemon", name), None, Some(flag(daemon.is_responsive())));
         }
     }
     let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -115,7 +115,7 @@ fn bridges(text: &mut Text, bridges: &[Bridge]) {
     }
     let mut family = text.family("ovs_bridge_responsive", Gauge, "Whether a bridge answers OpenFlow in time");
     for (bridge, labels) in all() {
-        family.sample(labels, None, flag(bridge.flows.is_some()));
+        family.sample(labels, None, Some(flag(bridge.flows.is_some())));
     }
     let mut family = text.family("ovs_bridge_flows", Gauge, "OpenFlow flows of a bridge");
     for (bridge, labels) in all() {
@@ -146,7 +146,7 @@ fn interfaces(text: &mut Text, interfaces: &[Interface]) {
     }
     let mut family = text.family("ovs_interface_link_up", Gauge, "Whether an interface has a link");
     for (port, labels) in all() {
-        family.sample(labels, None, port.link_up.and_then(flag));
+        family.sample(labels, None, port.link_up.map(flag));
     }
     let mut family = text.family("ovs_interface_speed_bits_per_second", Gauge, "The speed of an interface");
     for (port, labels) in all() {
@@ -154,7 +154,7 @@ fn interfaces(text: &mut Text, interfaces: &[Interface]) {
     }
     let mut family = text.family("ovs_interface_error", Gauge, "Whether the switch complains about an interface");
     for (port, labels) in all() {
-        family.sample(labels, None, flag(port.error.is_some()));
+        family.sample(labels, None, Some(flag(port.error.is_some())));
     }
     for (statistic, name, help) in STATISTICS {
         let mut family = text.family(name, Counter, help);
@@ -187,10 +187,10 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
         family.sample(labels, None, Some(Count(bond.active_members() as u64)));
     }
     let rows: [MemberRow; 3] = [
-        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| flag(member.enabled)),
-        ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |member| member.link_up.and_then(flag)),
+        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| Some(flag(member.enabled))),
+        ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |member| member.link_up.map(flag)),
         ("ovs_bond_member_lacp_current", "Whether the partner of a member speaks LACP", |member| {
-            member.lacp.as_deref().and_then(|lacp| flag(lacp == "current"))
+            member.lacp.as_deref().map(|lacp| flag(lacp == "current"))
         }),
     ];
     for (name, help, value) in rows {
