@@ -47,8 +47,16 @@ impl Served {
 
     fn agent(&self, more: &[&str]) -> Running {
         let mut command = command(PROGRAM);
-        let args =
-            ["--inspector", "simulated", "--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"];
+        let args = [
+            "--inspector",
+            "simulated",
+            "--kubeconfig",
+            &self.kubeconfig,
+            "--admin-bind-address",
+            "127.0.0.1:0",
+            "--troubleshooting-bind-address",
+            "127.0.0.1:0",
+        ];
         command.env("NODE_NAME", self.host.as_str()).args(args).args(more);
         Running::start(&mut command)
     }
