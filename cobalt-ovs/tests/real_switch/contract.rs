@@ -7,12 +7,12 @@ use cobalt_core::{
     contract::{self, Outcome, Provoked, Stop, ovs::OvsFixture},
     ovs::{OvsInspector, TraceRequest},
 };
-use cobalt_ovs::OvsSwitch;
+use cobalt_ovs::{OvsSwitch, Southbound};
 use cobalt_rig::ovs::{Daemon, Node, Orphan};
 
 use crate::{
     packets::echo,
-    rig::{own, switch},
+    rig::{controller, own, seen, switch_options},
 };
 
 struct Real<'a> {
@@ -61,14 +61,19 @@ impl OvsFixture for Real<'_> {
     }
 }
 
-#[test]
-fn a_real_switch_keeps_the_contract() {
-    let Some(node) = own("a_real_switch_keeps_the_contract") else { return };
+fn kept(test: &str, southbound: &Southbound) {
+    let Some(node) = own(test) else { return };
     // Captures need to see the node's interfaces.
     let report = node.inside(|| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let switch = switch(&node).await;
+            let options = switch_options(&node).southbound(southbound.clone());
+            let switch = OvsSwitch::connect(options).await.unwrap();
+            // Without access nobody says how far behind the controller is.
+            seen(&switch, "all that can be read", |found| {
+                found.database_connected && (*southbound == Southbound::None || controller(found).lag.is_some())
+            })
+            .await;
             contract::ovs::run(&mut Real { node: &node, switch }).await
         })
     });
@@ -78,4 +83,14 @@ fn a_real_switch_keeps_the_contract() {
     let skipped: Vec<&str> = skipped.map(|checked| checked.id.as_str()).collect();
     // Not every kernel has a driver for bonds, so the rig has none.
     assert_eq!(skipped, ["kernel-bond"], "{report}");
+}
+
+#[test]
+fn a_real_switch_keeps_the_contract() {
+    kept("a_real_switch_keeps_the_contract", &Southbound::AsController);
+}
+
+#[test]
+fn a_real_switch_keeps_the_contract_without_the_southbound_database() {
+    kept("a_real_switch_keeps_the_contract_without_the_southbound_database", &Southbound::None);
 }

@@ -45,10 +45,16 @@ async fn a_packet_is_followed_to_the_other_guest_and_a_stray_one_to_its_end() {
 
 /// The packets of a pcap file.
 fn packets(file: &[u8]) -> Vec<&[u8]> {
+    // The first word says in which order the bytes of all others are.
+    let little = file[0] == 0xd4 || file[0] == 0x4d;
+    let word = |bytes: &[u8]| {
+        let bytes = bytes.try_into().unwrap();
+        if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+    };
     let mut found = Vec::new();
     let mut rest = &file[24..];
     while rest.len() >= 16 {
-        let length = u32::from_ne_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let length = word(&rest[8..12]) as usize;
         found.push(&rest[16..16 + length]);
         rest = &rest[16 + length..];
     }
