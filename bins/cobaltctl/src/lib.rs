@@ -26,7 +26,7 @@ pub enum Command {
     /// Print the CustomResourceDefinitions as YAML
     Crds(crds::Args),
     /// Look into the virtual switch of one host: its status, a packet's way, a capture, what is wrong
-    Ovs(ovs::Args),
+    Ovs(Box<ovs::Args>),
 }
 
 impl Args {
@@ -35,7 +35,7 @@ impl Args {
         let result = match self.command {
             Command::Demo(args) => demo::main(args).map_err(TaskError::from),
             Command::Crds(args) => crds::run(&args, &mut io::stdout().lock()).map_err(TaskError::from),
-            Command::Ovs(args) => return ovs::main(args),
+            Command::Ovs(args) => return ovs::main(*args),
         };
         match result {
             Err(error) if is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,

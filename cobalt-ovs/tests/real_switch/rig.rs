@@ -85,7 +85,7 @@ pub(crate) async fn seen(switch: &OvsSwitch, what: &str, shows: impl Fn(&OvsSnap
     };
     match tokio::time::timeout(LIMIT, waiting).await {
         Ok(snapshot) => snapshot,
-        Err(_) => panic!("{what}: not within {LIMIT:?}; the last was {:#?}", last.lock().unwrap()),
+        Err(_elapsed) => panic!("{what}: not within {LIMIT:?}; the last was {:#?}", last.lock().unwrap()),
     }
 }
 

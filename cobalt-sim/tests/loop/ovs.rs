@@ -8,7 +8,7 @@ use cobalt_apiserver::{
 };
 use cobalt_core::{
     agent::ovs::{Config, OvsAgent, lease_name},
-    api::{Issue, OVSNode, labels},
+    api::{Condition, Issue, OVSNode, labels},
     ids::HostName,
     ovs::OvsInspector,
     runtime::shutdown::Shutdown,
@@ -441,7 +441,7 @@ async fn an_hour_at_rest_with_traffic_writes_nothing_but_the_lease() {
         Arc::new(net.region.switch(&net.host).unwrap()),
     );
     tokio::spawn(agent.clock(clock()).heartbeat(BEAT).run(net.rig.stop.clone()));
-    net.until("looked for everything", |node| node.condition("NoStaleFlows").is_some_and(|c| c.is_true())).await;
+    net.until("looked for everything", |node| node.condition("NoStaleFlows").is_some_and(Condition::is_true)).await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     let before = net.node().await;
     net.rig.server.counters().reset();
@@ -468,7 +468,7 @@ async fn an_hour_at_rest_with_traffic_writes_nothing_but_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn counters_are_fresh_with_every_other_write_and_written_alone_only_after_moving_far() {
     let net = Net::publishing(20).await;
-    net.until("looked", |node| node.condition("NoStaleFlows").is_some_and(|c| c.is_true())).await;
+    net.until("looked", |node| node.condition("NoStaleFlows").is_some_and(Condition::is_true)).await;
     let metrics = |node: &OVSNode| node.status.clone().unwrap().metrics.unwrap();
     let before = metrics(&net.node().await);
     tokio::time::sleep(Duration::from_secs(900)).await;

@@ -56,21 +56,20 @@ impl Framer {
     fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, NoPcap> {
         self.held.extend_from_slice(chunk);
         let mut end = 0;
-        let big = match self.header {
-            Some(big) => big,
-            None => {
-                let Some(magic) = self.held.first_chunk::<4>().filter(|_| self.held.len() >= FILE_HEADER) else {
-                    return Ok(Vec::new());
-                };
-                // Microseconds and nanoseconds, in either order of bytes.
-                let big = match magic {
-                    [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => false,
-                    [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => true,
-                    _ => return Err(NoPcap),
-                };
-                end = FILE_HEADER;
-                *self.header.insert(big)
-            }
+        let big = if let Some(big) = self.header {
+            big
+        } else {
+            let Some(magic) = self.held.first_chunk::<4>().filter(|_| self.held.len() >= FILE_HEADER) else {
+                return Ok(Vec::new());
+            };
+            // Microseconds and nanoseconds, in either order of bytes.
+            let big = match magic {
+                [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => false,
+                [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => true,
+                _ => return Err(NoPcap),
+            };
+            end = FILE_HEADER;
+            *self.header.insert(big)
         };
         while let Some(length) = self.held.get(end + 8..end + 12).and_then(|field| field.first_chunk::<4>()) {
             let length = if big { u32::from_be_bytes(*length) } else { u32::from_le_bytes(*length) } as usize;
@@ -201,7 +200,7 @@ mod tests {
         let path = directory.path().join("cut.pcap");
         let whole = file(&[60, 60]);
         let first = Bytes::copy_from_slice(&whole[..whole.len() - 10]);
-        let (seen, interrupt) = tokio::sync::oneshot::channel();
+        let (seen, interrupt) = tokio::sync::oneshot::channel::<()>();
         let mut seen = Some(seen);
         let packets = stream::iter([Ok(first)])
             .chain(stream::poll_fn(move |_| {
