@@ -87,7 +87,8 @@ async fn main() -> anyhow::Result<()> {
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, server.kubeconfig(address))?;
     let mut agent = Command::new(program)
-        .args(["--node-name", NODE, "--log-level", "warn", "--admin-bind-address", "127.0.0.1:0", "--kubeconfig"])
+        .args(["--node-name", NODE, "--log-level", "warn", "--admin-bind-address", "127.0.0.1:0"])
+        .args(["--troubleshooting-bind-address", "127.0.0.1:0", "--kubeconfig"])
         .arg(&kubeconfig)
         .arg("--ovs-run-dir")
         .arg(scale.directory())

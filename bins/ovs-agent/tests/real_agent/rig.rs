@@ -51,7 +51,8 @@ impl Rig {
         let host = region.hosts()[0].clone();
         let mut command = command(env!("CARGO_BIN_EXE_cobalt-ovs-agent"));
         command.env("NODE_NAME", host.as_str()).args(["--kubeconfig", &scratch.file("kubeconfig", &text)]);
-        command.args(["--admin-bind-address", "127.0.0.1:0", "--southbound", "controller"]);
+        command.args(["--admin-bind-address", "127.0.0.1:0", "--troubleshooting-bind-address", "127.0.0.1:0"]);
+        command.args(["--southbound", "controller"]);
         command.arg("--ovs-run-dir").arg(node.directory()).arg("--ovn-run-dir").arg(node.directory());
         // Everything that it waits for by default, sooner.
         command.args(["--probe-interval", "1s", "--orphan-observations", "2", "--settle-time", "1s"]);
