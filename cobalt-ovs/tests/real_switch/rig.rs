@@ -83,10 +83,9 @@ pub(crate) async fn seen(switch: &OvsSwitch, what: &str, shows: impl Fn(&OvsSnap
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    match tokio::time::timeout(LIMIT, waiting).await {
-        Ok(snapshot) => snapshot,
-        Err(_) => panic!("{what}: not within {LIMIT:?}; the last was {:#?}", last.lock().unwrap()),
-    }
+    tokio::time::timeout(LIMIT, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not within {LIMIT:?}; the last was {:#?}", last.lock().unwrap()))
 }
 
 pub(crate) fn interface<'a>(snapshot: &'a OvsSnapshot, name: &str) -> &'a Interface {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cobalt_core::{
-    api::{Issue, OVSNode},
+    api::{Condition, Issue, OVSNode},
     ids::HostName,
     k8s_openapi::api::core::v1::Namespace,
     kube::{Api, api::PostParams},
@@ -59,7 +59,7 @@ impl Rig {
         command.args(["--migration-grace", "1s", "--stale-flows-interval", "2s", "--required-bridges", "br-int,br-ex"]);
         let agent = Running::start(&mut command);
         let rig = Rig { agent, cluster, host, _scratch: scratch, _region: region, node };
-        rig.until("published as sound", |found| found.condition("Ready").is_some_and(|ready| ready.is_true())).await;
+        rig.until("published as sound", |found| found.condition("Ready").is_some_and(Condition::is_true)).await;
         Some(rig)
     }
 
@@ -91,7 +91,7 @@ impl Rig {
     pub(crate) async fn mended(&self) -> OVSNode {
         self.until("mended", |found| {
             let none = found.status.as_ref().and_then(|status| status.issues.as_ref()).is_none_or(Vec::is_empty);
-            none && found.condition("Ready").is_some_and(|ready| ready.is_true())
+            none && found.condition("Ready").is_some_and(Condition::is_true)
         })
         .await
     }
