@@ -12,10 +12,13 @@
 
 mod placement;
 mod types;
+pub mod view;
 
 use async_trait::async_trait;
 
-pub use placement::{Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, Traits};
+pub use placement::{
+    Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, TraitChange, Traits, change_traits,
+};
 pub use types::{
     AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, NewServer,
     NovaHypervisor, Server, ServerStatus, ServiceState, TaskState,
@@ -26,7 +29,7 @@ pub use placement::MockPlacementClient;
 
 use crate::{
     Result,
-    ids::{AggregateId, HostName, InstanceId, MigrationId, ServiceId},
+    ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
 };
 
 /// OpenStack's compute service.
@@ -49,6 +52,9 @@ pub trait NovaClient: Send + Sync {
     /// All compute services of the region, ordered by host.
     async fn services(&self) -> Result<Vec<ComputeService>>;
 
+    /// The compute service of exactly this host.
+    async fn service_on(&self, host: &HostName) -> Result<ComputeService>;
+
     /// Lets the scheduler use a host again. Repeating it changes nothing.
     async fn enable_service(&self, id: &ServiceId) -> Result<()>;
 
@@ -63,6 +69,12 @@ pub trait NovaClient: Send + Sync {
 
     /// All hypervisors of the region, ordered by host.
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>>;
+
+    /// The hypervisor with this UUID, with its servers.
+    async fn hypervisor(&self, id: &ProviderId) -> Result<NovaHypervisor>;
+
+    /// The hypervisor that gives itself exactly this name, with its servers.
+    async fn hypervisor_named(&self, hostname: &str) -> Result<NovaHypervisor>;
 
     /// The servers whose host is exactly this one, of all projects, ordered by id.
     async fn servers_on(&self, host: &HostName) -> Result<Vec<Server>>;

@@ -9,3 +9,4 @@ mod contracts;
 mod hosts;
 mod laws;
 mod switches;
+mod view;
