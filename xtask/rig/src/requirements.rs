@@ -4,6 +4,8 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::openstack::Venv;
+
 /// The programs a rig calls, and the Debian packages that bring them.
 const PROGRAMS: &[(&str, &str)] = &[
     ("libvirtd", "libvirt-daemon"),
@@ -25,6 +27,42 @@ const FILES: &[(&str, &str)] = &[
     ("/usr/lib/x86_64-linux-gnu/sasl2/libscram.so", "libsasl2-modules"),
     ("/var/lib/libvirt", "libvirt-daemon-system"),
 ];
+
+/// What the OpenStack control plane needs besides namespaces.
+const OPENSTACK: &[(&str, &str)] = &[
+    ("mariadbd", "mariadb-server"),
+    ("mariadb-install-db", "mariadb-server"),
+    ("mariadb", "mariadb-client"),
+    ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
+    ("ip", "iproute2"),
+    ("bash", "bash"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+];
+
+/// The environment for a control plane, if one can be brought up here. Otherwise the test is told as skipped.
+pub fn openstack_available(test: &str, target: &Path) -> Option<Venv> {
+    let absent = OPENSTACK.iter().find(|(what, _)| !there(what));
+    let reason = match (is_root(), absent, Venv::find(target)) {
+        (false, ..) => "namespaces and mounts need root".to_owned(),
+        (true, Some((what, package)), _) => {
+            format!("there is no {what} (as root: apt-get install {package}; cargo xtask test does it)")
+        }
+        (true, None, Err(error)) => error.to_string(),
+        (true, None, Ok(venv)) => return Some(venv),
+    };
+    skip(test, &reason);
+    None
+}
+
+/// What the OpenStack control plane needs: a program, or the path of a file; and the Debian package that brings it.
+pub fn openstack_requirements() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OPENSTACK.iter().copied()
+}
+
+fn there(what: &str) -> bool {
+    if what.starts_with('/') { Path::new(what).exists() } else { on_path(what) }
+}
 
 /// Everything that a rig needs: a program, or the path of a file; and the Debian package that brings it.
 pub fn requirements() -> impl Iterator<Item = (&'static str, &'static str)> {
