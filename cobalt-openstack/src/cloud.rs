@@ -21,6 +21,8 @@
 //! | `OS_COMPUTE_ENDPOINT_OVERRIDE`, `OS_PLACEMENT_ENDPOINT_OVERRIDE` | an address instead of the catalog's |
 
 mod credentials;
+mod files;
+mod settings;
 
 use std::{
     collections::BTreeMap,
@@ -28,13 +30,11 @@ use std::{
 };
 
 pub(crate) use credentials::Credentials;
-use openstack_sdk_core::{
-    auth::authtoken_scope::AuthTokenScope,
-    config::{Auth, CloudConfig, ConfigFile},
-};
+use serde_json::Value;
+use settings::Settings;
 use url::Url;
 
-use crate::error::{Cause, Error, Result};
+use crate::error::{Error, Result};
 
 /// A cloud to connect to: an address, who we are there, and where in it we want to work.
 ///
@@ -58,7 +58,8 @@ use crate::error::{Cause, Error, Result};
 pub struct Cloud {
     pub(crate) auth_url: Url,
     pub(crate) credentials: Credentials,
-    pub(crate) scope: AuthTokenScope,
+    /// As Keystone wants it; `null` for none.
+    pub(crate) scope: Value,
     pub(crate) region: Option<String>,
     pub(crate) interface: String,
     pub(crate) ca: Option<PathBuf>,
@@ -66,47 +67,32 @@ pub struct Cloud {
     pub(crate) overrides: BTreeMap<String, Url>,
 }
 
-/// What we read besides what the library knows.
-#[derive(Debug, Default)]
-struct Extras {
-    password_command: Option<String>,
-    insecure: Option<bool>,
-    overrides: BTreeMap<String, String>,
-}
-
 impl Cloud {
     /// From the environment of this process.
     pub fn from_env() -> Result<Self> {
         // A variable that is no text cannot be one of ours.
-        Self::from_vars(
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        )
+        let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::from_vars(std::env::vars_os().filter_map(texts))
     }
 
     /// From variables with the names of the environment.
     pub fn from_vars(vars: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Result<Self> {
-        let vars: BTreeMap<String, String> = vars
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            // An empty variable is how charts and shells spell one that is not set.
-            .filter(|(name, value)| name.starts_with("OS_") && !value.is_empty())
-            .collect();
-        let (config, mut extras) = read_vars(&vars)?;
-        let Some(name) = vars.get("OS_CLOUD") else { return Self::build(&config, &extras) };
-        let file = match vars.get("OS_CLIENT_CONFIG_FILE") {
-            Some(path) => read_files(&[Path::new(path)])?,
-            None => ConfigFile::new().map_err(unreadable)?,
-        };
-        let mut chosen = entry(&file, name, &mut extras)?;
-        chosen.update(&config);
-        Self::build(&chosen, &extras)
+        let vars: BTreeMap<String, String> =
+            vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut settings = Settings::from_vars(&vars);
+        if let Some(name) = settings.get("cloud").map(str::to_owned) {
+            let mut chosen = files::find(&vars)?.entry(&name)?;
+            chosen.fill_in(&settings);
+            settings = chosen;
+        }
+        Self::build(&settings)
     }
 
     /// The entry `name` of these files, later ones over earlier ones: `clouds.yaml`, then `secure.yaml`.
     pub fn from_files(name: &str, files: &[&Path]) -> Result<Self> {
-        let mut extras = Extras::default();
-        let config = entry(&read_files(files)?, name, &mut extras)?;
-        Self::build(&config, &extras)
+        Self::build(&files::Files::read(files)?.entry(name)?)
     }
 
     /// The region, if one is named.
@@ -119,27 +105,23 @@ impl Cloud {
         &self.interface
     }
 
-    fn build(config: &CloudConfig, extras: &Extras) -> Result<Self> {
-        let auth = config.auth.clone().unwrap_or_default();
-        let address = auth.auth_url.as_deref().ok_or_else(|| missing("OS_AUTH_URL (auth_url)"))?;
-        let credentials = Credentials::read(config.auth_type.as_deref(), &auth, extras.password_command.as_deref())?;
-        let scope = AuthTokenScope::try_from(config).map_err(|cause| Error::Configuration {
-            detail: "the scope cannot be understood".into(),
-            cause: Some(Box::new(cause)),
-        })?;
-        let interface = config.interface.as_deref().unwrap_or("public").trim_end_matches("URL").to_owned();
+    fn build(settings: &Settings) -> Result<Self> {
+        let address = settings.get("auth_url").ok_or_else(|| missing("OS_AUTH_URL (auth_url)"))?;
+        let interface = settings.get("interface").or_else(|| settings.get("endpoint_type")).unwrap_or("public");
+        let interface = interface.trim_end_matches("URL").to_owned();
         if !["public", "internal", "admin"].contains(&interface.as_str()) {
             return Err(Error::configuration(format!("`{interface}` is no endpoint interface")));
         }
-        let overrides = extras.overrides.iter().map(|(service, text)| Ok((service.clone(), address_of(text)?)));
+        let overrides = settings.overrides().map(|(service, text)| Ok((service, address_of(text)?)));
+        let verify = settings.boolean("verify")?.unwrap_or(true);
         Ok(Self {
             auth_url: identity(address_of(address)?),
-            credentials,
-            scope,
-            region: config.region_name.clone(),
+            credentials: Credentials::read(settings)?,
+            scope: settings.scope(),
+            region: settings.get("region_name").map(str::to_owned),
             interface,
-            ca: config.cacert.as_ref().map(PathBuf::from),
-            insecure: extras.insecure.or(config.verify.map(|verify| !verify)).unwrap_or(false),
+            ca: settings.get("cacert").map(PathBuf::from),
+            insecure: settings.boolean("insecure")?.unwrap_or(!verify),
             overrides: overrides.collect::<Result<_>>()?,
         })
     }
@@ -147,74 +129,6 @@ impl Cloud {
 
 fn missing(what: &str) -> Error {
     Error::configuration(format!("{what} is not set"))
-}
-
-fn unreadable(cause: impl Into<Cause>) -> Error {
-    Error::Configuration { detail: "clouds.yaml cannot be read".into(), cause: Some(cause.into()) }
-}
-
-fn read_files(files: &[&Path]) -> Result<ConfigFile> {
-    let mut builder = ConfigFile::builder();
-    for path in files {
-        builder = builder.add_source(path).map_err(|error| unreadable(error.to_string()))?;
-    }
-    builder.build().map_err(|error| unreadable(error.to_string()))
-}
-
-fn entry(file: &ConfigFile, name: &str, extras: &mut Extras) -> Result<CloudConfig> {
-    let found = file.get_cloud_config(name).map_err(unreadable)?;
-    let config = found.ok_or_else(|| Error::configuration(format!("clouds.yaml has no cloud `{name}`")))?;
-    for (key, value) in &config.options {
-        if let Some(service) = key.strip_suffix("_endpoint_override") {
-            extras.overrides.entry(service.replace('_', "-")).or_insert(value.to_string());
-        }
-    }
-    Ok(config)
-}
-
-fn read_vars(vars: &BTreeMap<String, String>) -> Result<(CloudConfig, Extras)> {
-    let get = |name: &str| vars.get(name).cloned();
-    // The names of the library's fields are those of the variables in small letters.
-    let fields: serde_json::Map<String, serde_json::Value> = vars
-        .iter()
-        .filter_map(|(name, value)| Some((name.strip_prefix("OS_")?.to_lowercase(), value.clone().into())))
-        .collect();
-    let mut auth: Auth = serde_json::from_value(fields.into()).map_err(|cause| Error::Configuration {
-        detail: "the OS_ variables cannot be understood".into(),
-        cause: Some(Box::new(cause)),
-    })?;
-    // The names of old files that people still source.
-    auth.project_name = auth.project_name.or_else(|| get("OS_TENANT_NAME"));
-    auth.project_id = auth.project_id.or_else(|| get("OS_TENANT_ID"));
-    if let Some(domain) = get("OS_DEFAULT_DOMAIN") {
-        let unset = |id: &Option<String>, name: &Option<String>| id.is_none() && name.is_none();
-        if unset(&auth.user_domain_id, &auth.user_domain_name) {
-            auth.user_domain_id = Some(domain.clone());
-        }
-        if unset(&auth.project_domain_id, &auth.project_domain_name) {
-            auth.project_domain_id = Some(domain);
-        }
-    }
-    let insecure = match get("OS_INSECURE").as_deref().map(str::to_lowercase).as_deref() {
-        None => None,
-        Some("1" | "true" | "yes" | "on") => Some(true),
-        Some("0" | "false" | "no" | "off") => Some(false),
-        Some(other) => return Err(Error::configuration(format!("OS_INSECURE is `{other}`, which is no yes or no"))),
-    };
-    let overridden = |name: &str| {
-        let service = name.strip_prefix("OS_")?.strip_suffix("_ENDPOINT_OVERRIDE")?;
-        Some(service.to_lowercase().replace('_', "-"))
-    };
-    let overrides = vars.iter().filter_map(|(name, value)| Some((overridden(name)?, value.clone()))).collect();
-    let config = CloudConfig {
-        auth: Some(auth),
-        auth_type: get("OS_AUTH_TYPE"),
-        interface: get("OS_INTERFACE").or_else(|| get("OS_ENDPOINT_TYPE")),
-        region_name: get("OS_REGION_NAME"),
-        cacert: get("OS_CACERT"),
-        ..CloudConfig::default()
-    };
-    Ok((config, Extras { password_command: get("OS_PW_CMD"), insecure, overrides }))
 }
 
 fn address_of(text: &str) -> Result<Url> {

@@ -42,11 +42,12 @@
 //! | nonsense, or more than [`Options::max_body`] | `Malformed` |
 //! | a redirect | `Refused`: it would carry our token elsewhere |
 //!
-//! # On the `openstack_sdk` family
+//! # Why not the `openstack_sdk` family
 //!
-//! Configuration (`clouds.yaml`, profiles), scopes and the catalog are those of `openstack_sdk_core`. The session is
-//! our own: the umbrella crate compiles a second crypto provider and every service there is, reads bodies of any size,
-//! does not know `Retry-After`, and sends the lowest microversion that a binding allows.
+//! It was tried. Its session reads bodies of any size, does not know `Retry-After` and sends the lowest microversion that a
+//! binding allows, so that the session had to be our own. What was left, `openstack_sdk_core` for clouds.yaml and the
+//! catalog, cost 31 crates, five duplicate versions, a newer compiler and a licence that this tree does not allow
+//! (MPL-2.0, by way of `dirs`); the umbrella crate adds a second crypto provider and forty crates more.
 //!
 //! # Features
 //!

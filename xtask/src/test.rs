@@ -22,6 +22,9 @@ const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 /// The integration tests on hosts with a real libvirtd: the hosts themselves, and what talks to them.
 const LIBVIRT: [&str; 2] = ["hosts", "real"];
 
+/// The integration tests on a real OpenStack control plane, likewise.
+const OPENSTACK: [&str; 2] = ["openstack", "openstack-real"];
+
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;
 
@@ -48,6 +51,9 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
         Some(RigName::Libvirt) => {
             report.tests("hosts with a real libvirtd", named(&LIBVIRT.map(str::to_owned)), true)?;
             second_opinion(&mut report)?;
+        }
+        Some(RigName::Openstack) => {
+            report.tests("a real OpenStack control plane", named(&OPENSTACK.map(str::to_owned)), true)?;
         }
     }
     Ok(report.close())

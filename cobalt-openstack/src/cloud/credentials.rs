@@ -1,17 +1,13 @@
 //! Who we are, and the body that proves it.
-//!
-//! The auth crates of the family are not used: they read Keystone's answer without a limit, and the one for
-//! application credentials sends a user's domain under a name that Keystone does not know.
 
 use std::{fmt, process::Stdio, time::Duration};
 
 use cobalt_core::{Error as Seam, Result as SeamResult};
-use openstack_sdk_core::{auth::authtoken_scope::AuthTokenScope, config::Auth};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use super::missing;
+use super::{missing, settings::Settings};
 use crate::error::{Error, Result};
 
 /// A program that asks somebody for the password has to be quick.
@@ -79,17 +75,13 @@ pub(crate) enum User {
 }
 
 impl User {
-    fn read(auth: &Auth) -> Result<Self> {
-        if let Some(id) = &auth.user_id {
-            return Ok(Self::Id(id.clone()));
+    fn read(settings: &Settings) -> Result<Self> {
+        if let Some(id) = settings.get("user_id") {
+            return Ok(Self::Id(id.to_owned()));
         }
-        let name = auth.username.clone().ok_or_else(|| missing("OS_USERNAME (username)"))?;
-        let domain = match (&auth.user_domain_id, &auth.user_domain_name) {
-            (Some(id), _) => json!({"id": id}),
-            (None, Some(name)) => json!({"name": name}),
-            (None, None) => return Err(missing("OS_USER_DOMAIN_NAME (user_domain_name)")),
-        };
-        Ok(Self::Named { name, domain })
+        let name = settings.get("username").ok_or_else(|| missing("OS_USERNAME (username)"))?.to_owned();
+        let domain = settings.domain("user_domain");
+        Ok(Self::Named { name, domain: domain.ok_or_else(|| missing("OS_USER_DOMAIN_NAME (user_domain_name)"))? })
     }
 
     fn body(&self) -> Value {
@@ -109,10 +101,10 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
-    pub(super) fn read(kind: Option<&str>, auth: &Auth, command: Option<&str>) -> Result<Self> {
-        let application = auth.application_credential_id.is_some() || auth.application_credential_name.is_some();
-        let application = match kind.map(|kind| kind.trim_start_matches("v3")) {
-            None => application,
+    pub(super) fn read(settings: &Settings) -> Result<Self> {
+        let (id, name) = (settings.get("application_credential_id"), settings.get("application_credential_name"));
+        let application = match settings.get("auth_type").map(|kind| kind.trim_start_matches("v3")) {
+            None => id.is_some() || name.is_some(),
             Some("password") => false,
             Some("applicationcredential" | "application_credential") => true,
             Some(other) => {
@@ -122,23 +114,22 @@ impl Credentials {
                 return Err(Error::configuration(detail));
             }
         };
+        let secret = |name: &str| settings.get(name).map(|text| Secret::Text(text.into()));
         if application {
-            let secret = auth.application_credential_secret.clone();
-            let secret = Secret::Text(secret.ok_or_else(|| missing("OS_APPLICATION_CREDENTIAL_SECRET"))?);
-            return match (&auth.application_credential_id, &auth.application_credential_name) {
-                (Some(id), _) => Ok(Self::Application { id: id.clone(), secret }),
+            let what = "OS_APPLICATION_CREDENTIAL_SECRET (application_credential_secret)";
+            let secret = secret("application_credential_secret").ok_or_else(|| missing(what))?;
+            return match (id, name) {
+                (Some(id), _) => Ok(Self::Application { id: id.to_owned(), secret }),
                 (None, Some(name)) => {
-                    Ok(Self::NamedApplication { name: name.clone(), user: User::read(auth)?, secret })
+                    Ok(Self::NamedApplication { name: name.to_owned(), user: User::read(settings)?, secret })
                 }
-                (None, None) => Err(missing("OS_APPLICATION_CREDENTIAL_ID")),
+                (None, None) => Err(missing("OS_APPLICATION_CREDENTIAL_ID (application_credential_id)")),
             };
         }
-        let secret = match (command, &auth.password) {
-            (Some(line), _) => Secret::Command(line.to_owned()),
-            (None, Some(password)) => Secret::Text(password.clone()),
-            (None, None) => return Err(missing("OS_PASSWORD (password) or OS_PW_CMD")),
-        };
-        Ok(Self::Password { user: User::read(auth)?, secret })
+        let command = settings.get("pw_cmd").map(|line| Secret::Command(line.to_owned()));
+        let secret = command.or_else(|| secret("password"));
+        let secret = secret.ok_or_else(|| missing("OS_PASSWORD (password) or OS_PW_CMD"))?;
+        Ok(Self::Password { user: User::read(settings)?, secret })
     }
 
     pub(crate) fn secret(&self) -> &Secret {
@@ -150,7 +141,7 @@ impl Credentials {
     }
 
     /// What Keystone wants to see.
-    pub(crate) fn body(&self, secret: &str, scope: &AuthTokenScope) -> Value {
+    pub(crate) fn body(&self, secret: &str, scope: &Value) -> Value {
         let (method, proof) = match self {
             Self::Password { user, .. } => {
                 let mut user = user.body();
@@ -164,15 +155,14 @@ impl Credentials {
         };
         let mut body = json!({"auth": {"identity": {"methods": [method], method: proof}}});
         // An application credential is made for a project and takes no other.
-        let scoped = !matches!(scope, AuthTokenScope::Unscoped) && matches!(self, Self::Password { .. });
-        if let Some(scope) = serde_json::to_value(scope).ok().filter(|_| scoped) {
-            body["auth"]["scope"] = scope;
+        if !scope.is_null() && matches!(self, Self::Password { .. }) {
+            body["auth"]["scope"] = scope.clone();
         }
         body
     }
 
     /// The body with the secret in it.
-    pub(crate) async fn prove(&self, scope: &AuthTokenScope) -> SeamResult<Value> {
+    pub(crate) async fn prove(&self, scope: &Value) -> SeamResult<Value> {
         Ok(self.body(self.secret().reveal().await?.expose_secret(), scope))
     }
 }

@@ -1,6 +1,7 @@
 //! Where the services are.
 
-use openstack_sdk_core::catalog::Catalog as Known;
+use std::collections::BTreeSet;
+
 use url::Url;
 
 use super::Service;
@@ -14,27 +15,28 @@ use crate::{
 /// not our outage.
 #[derive(Debug)]
 pub(super) struct Catalog {
-    known: Known,
-    regions: Vec<String>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    kind: String,
+    interface: String,
+    region: Option<String>,
+    url: Url,
 }
 
 impl Catalog {
     pub(super) fn new(token: &Token) -> Self {
-        let mut known = Known::default();
-        known.set_project_id(token.project_id());
-        for (kind, endpoint) in token.endpoints() {
-            let registered = known.register_catalog_endpoint(
-                kind,
-                &endpoint.url,
-                endpoint.region.as_deref(),
-                Some(endpoint.interface.as_str()),
-            );
-            if let Err(error) = registered {
-                tracing::debug!(service = kind, %error, "an endpoint of the catalog is left out");
+        let entry = |(kind, endpoint): (&str, &crate::decode::Endpoint)| {
+            let url = Url::parse(&endpoint.url).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
+            if url.is_none() {
+                tracing::debug!(service = kind, "an endpoint of the catalog has no address that can be used");
             }
-        }
-        let regions = known.get_regions();
-        Self { known, regions }
+            let (interface, region) = (endpoint.interface.clone(), endpoint.region.clone());
+            Some(Entry { kind: kind.to_owned(), interface, region, url: url? })
+        };
+        Self { entries: token.endpoints().filter_map(entry).collect() }
     }
 
     /// The address below which a service's calls are.
@@ -43,22 +45,30 @@ impl Catalog {
             return Ok(versioned(service, url.clone()));
         }
         let (kind, interface) = (service.as_str(), cloud.interface.as_str());
-        let absent = || {
+        let here = |entry: &&Entry| cloud.region.is_none() || entry.region == cloud.region;
+        let offered = self.entries.iter().filter(|entry| entry.kind == kind && entry.interface == interface);
+        let found: Vec<&Entry> = offered.filter(here).collect();
+        let Some(first) = found.first() else {
             let place = cloud.region.as_ref().map_or(String::new(), |region| format!(" in region {region}"));
-            let regions = if self.regions.is_empty() { "none".to_owned() } else { self.regions.join(", ") };
-            Error::configuration(format!(
-                "the catalog has no {interface} endpoint of {kind}{place} (regions: {regions})"
-            ))
+            let known = regions(self.entries.iter());
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let detail = format!("the catalog has no {interface} endpoint of {kind}{place} (regions: {known})");
+            return Err(Error::configuration(detail));
         };
-        let found = self.known.get_service_endpoint(kind, None, cloud.region.as_deref(), Some(interface));
-        let endpoint = found.map_err(|_| absent())?;
-        // The library answers with another region rather than with none.
-        let elsewhere = cloud.region.is_some() && *endpoint.region() != cloud.region;
-        if elsewhere || endpoint.interface().as_deref() != Some(interface) {
-            return Err(absent());
+        // Guessing would put some hosts under the care of the wrong region.
+        let among = regions(found.iter().copied());
+        if among.len() > 1 {
+            let detail = format!("OS_REGION_NAME (region_name) is not set, and {kind} is in {}", among.join(", "));
+            return Err(Error::configuration(detail));
         }
-        Ok(versioned(service, endpoint.url().clone()))
+        Ok(versioned(service, first.url.clone()))
     }
+}
+
+/// The regions of some entries, each once.
+fn regions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<&'a str> {
+    let regions: BTreeSet<&str> = entries.filter_map(|entry| entry.region.as_deref()).collect();
+    regions.into_iter().collect()
 }
 
 /// Some catalogs name Nova without its version.
@@ -136,6 +146,17 @@ mod tests {
         ]));
         assert_eq!(catalog.endpoint(Service::Compute, &cloud("", "")).unwrap().as_str(), "http://nova/v2.1");
         assert!(catalog.endpoint(Service::Placement, &cloud("", "")).is_err());
+    }
+
+    #[test]
+    fn without_a_region_there_must_be_only_one() {
+        let entry = |region: &str| endpoint("public", region, "http://nova/v2.1");
+        let one =
+            catalog(&json!([{"type": "compute", "endpoints": [entry("west"), endpoint("admin", "east", "http://x")]}]));
+        assert!(one.endpoint(Service::Compute, &cloud("", "")).is_ok());
+        let two = catalog(&json!([{"type": "compute", "endpoints": [entry("west"), entry("east")]}]));
+        let error = two.endpoint(Service::Compute, &cloud("", "")).unwrap_err();
+        assert!(error.to_string().ends_with("is not set, and compute is in east, west"), "{error}");
     }
 
     #[test]

@@ -125,11 +125,12 @@ impl ControlPlane {
         for service in ControlService::ALL {
             plane.start(service)?;
         }
+        // A compute that cannot reach these at its start ends.
+        plane.wait_for("placement", "/resource_providers", |_| true)?;
         for name in computes {
             plane.start_compute(name)?;
         }
         plane.wait_for("compute", "/os-services?binary=nova-compute", |_| true)?;
-        plane.wait_for("placement", "/", |_| true)?;
         plane.wait_for("image", "/v2/images", |_| true)?;
         plane.image = plane.launcher.furnish()?;
         for name in computes {
