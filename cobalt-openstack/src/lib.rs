@@ -34,7 +34,7 @@
 //!
 //! | Answer | What we do |
 //! |---|---|
-//! | 401 | log in again, once, and repeat; a second one is `Denied` |
+//! | 401 | log in again and repeat; again after a second, since Keystone revokes by the second; a third one is `Denied` |
 //! | 429, and 503 with `Retry-After` | wait as long as it says, and hold all other calls back too; longer than [`Options::longest_wait`] is `Unavailable` with the wish |
 //! | 503, 502, 504 | again with a growing pause, if the request may be repeated |
 //! | no connection | again with a growing pause |

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   call ─▶ slot and rate ─▶ token ─▶ attempt ─▶ answer
-//!              ▲               ▲         │ 401: a new token, once
+//!              ▲               ▲         │ 401: a new token
 //!              │               └─────────┤
 //!              └──── wait ◀──────────────┘ 429, 503, no connection
 //! ```
@@ -33,6 +33,9 @@ use crate::{
     error::{ConnectionError, Error, HttpError},
     options::Options,
 };
+
+/// Keystone's revocations count in seconds: a token that was made in the second of one is rejected too.
+const SAME_SECOND: Duration = Duration::from_millis(1100);
 
 /// A service of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +176,7 @@ impl Session {
     }
 
     async fn attempts(&self, call: &Call, deadline: Instant, attempts: &mut u32) -> Result<Answer> {
-        let mut renewed = false;
+        let mut renewals = 0;
         loop {
             self.turn(call, deadline).await?;
             let login = self.login(None, deadline).await?;
@@ -184,10 +187,13 @@ impl Session {
             };
             if let Failed::Http(error) = &failed
                 && error.status == StatusCode::UNAUTHORIZED
-                && !renewed
+                && renewals < 2
             {
                 tracing::debug!(call = call.name, request_id = error.request_id, "the token is not accepted any more");
-                renewed = true;
+                if renewals > 0 {
+                    tokio::time::sleep(SAME_SECOND).await;
+                }
+                renewals += 1;
                 self.login(Some(login.number), deadline).await?;
                 continue;
             }

@@ -54,8 +54,16 @@ async fn a_cloud_that_rejects_every_token_is_a_denial_and_not_a_loop() {
     cloud.on("GET", AGGREGATES, [Reply::error(401, "no")]);
     let error = nova.aggregates().await.unwrap_err();
     assert_eq!(error.category(), "denied");
-    assert_eq!(cloud.logins(), 2);
-    assert_eq!(cloud.requests(AGGREGATES).len(), 2);
+    assert_eq!(cloud.logins(), 3);
+    assert_eq!(cloud.requests(AGGREGATES).len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_made_in_the_second_of_a_revocation_is_replaced_too() {
+    let (cloud, nova, _) = connected(quick()).await;
+    cloud.on("GET", AGGREGATES, [Reply::error(401, "revoked"), Reply::error(401, "so is this"), nothing()]);
+    nova.aggregates().await.unwrap();
+    assert_eq!(cloud.logins(), 3);
 }
 
 #[tokio::test]
