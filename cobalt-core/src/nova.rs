@@ -108,7 +108,8 @@ pub trait NovaClient: Send + Sync {
     async fn confirm_migration(&self, id: &InstanceId) -> Result<()>;
 
     /// Rebuilds a server of a dead host elsewhere. [`Error::Refused`](crate::Error::Refused) while the host's
-    /// service is up.
+    /// service is up, [`Error::Conflict`](crate::Error::Conflict) while something is done with the server: Nova itself
+    /// would rebuild it twice, so an implementation looks first.
     async fn evacuate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>, after: AfterEvacuation) -> Result<()>;
 
     /// Sets a server's status by decree.

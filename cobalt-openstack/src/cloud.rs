@@ -146,6 +146,7 @@ fn identity(mut url: Url) -> Url {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write;
 

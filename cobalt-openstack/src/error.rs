@@ -133,6 +133,7 @@ impl ConnectionError {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::error::Error as _;
 

@@ -255,6 +255,10 @@ impl NovaClient for Nova {
 
     async fn evacuate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>, after: AfterEvacuation) -> Result<()> {
         let operation = format!("evacuate server {id} to {}", target.map_or("any host", HostName::as_str));
+        // Nova takes a second evacuation while the first one runs, and rebuilds the server twice at once.
+        if let Some(task) = self.server(id).await?.task {
+            return Err(Seam::conflict(operation, format!("the server is in task {task:?}")));
+        }
         let body = match target {
             Some(host) => json!({"evacuate": {"host": host.as_str()}}),
             None => json!({"evacuate": {}}),
@@ -322,6 +326,7 @@ impl NovaClient for Nova {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -342,6 +342,7 @@ fn address(base: &Url, path: &str, query: &[(&'static str, String)]) -> Url {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

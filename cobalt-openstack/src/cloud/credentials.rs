@@ -168,6 +168,7 @@ impl Credentials {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

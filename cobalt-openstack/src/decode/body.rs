@@ -47,6 +47,7 @@ pub(crate) fn next_page(body: &[u8], collection: &str) -> Option<Page> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -409,6 +409,7 @@ pub fn aggregates(body: &[u8]) -> Decoded<Vec<Aggregate>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

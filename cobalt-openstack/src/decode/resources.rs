@@ -160,6 +160,7 @@ pub fn candidates(body: &[u8]) -> Decoded<Vec<Candidate>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

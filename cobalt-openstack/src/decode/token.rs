@@ -83,6 +83,7 @@ pub fn token(body: &[u8]) -> Result<Token, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

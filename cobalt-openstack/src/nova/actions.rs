@@ -60,6 +60,7 @@ pub(super) fn over_is_a_conflict<T>(answer: Result<T>) -> Result<T> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

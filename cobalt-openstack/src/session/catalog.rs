@@ -82,6 +82,7 @@ fn versioned(service: Service, mut url: Url) -> Url {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
 

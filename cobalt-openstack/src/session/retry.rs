@@ -55,6 +55,7 @@ pub(super) fn retry_after(value: Option<&str>, date: Option<&str>) -> Option<Dur
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::error::HttpError;

@@ -12,7 +12,7 @@ use cobalt_openstack::OpenStack;
 use cobalt_rig::ControlPlane;
 use serde_json::json;
 
-use super::rig::{HOSTS, Turn, aside, until};
+use super::rig::{HOSTS, Turn, tried, until};
 
 struct Region {
     plane: Arc<ControlPlane>,
@@ -26,6 +26,14 @@ impl Region {
     fn name(&mut self, what: &str) -> String {
         self.made += 1;
         format!("{what}-{}", self.made)
+    }
+
+    /// What the rig cannot do is a fault of the fixture, and told as one.
+    async fn done<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&ControlPlane) -> cobalt_rig::Result<T> + Send + 'static,
+    ) -> Provoked<T> {
+        tried(&self.plane, act).await.map_err(Stop::Failed)
     }
 
     async fn provider(&self, host: &HostName) -> Provoked<ProviderId> {
@@ -50,24 +58,24 @@ impl NovaFixture for Region {
     async fn spare_host(&mut self) -> Provoked<HostName> {
         let name = self.name("spare");
         let host = HostName::from(name.as_str());
-        aside(&self.plane, move |plane| {
+        self.done(move |plane| {
             plane.start_compute(&name)?;
             plane.wait_for_compute(&name)?;
             plane.kill_compute(&name)
         })
-        .await;
+        .await?;
         Ok(host)
     }
 
     async fn add_server(&mut self, host: &HostName) -> Provoked<InstanceId> {
         let (name, host) = (self.name("server"), host.to_string());
-        Ok(aside(&self.plane, move |plane| plane.boot(&host, &name)).await.into())
+        Ok(self.done(move |plane| plane.boot(&host, &name)).await?.into())
     }
 
     async fn stop_server(&mut self, id: &InstanceId) -> Provoked<()> {
         let path = format!("/servers/{id}/action");
         let (status, body) =
-            aside(&self.plane, move |plane| plane.api("POST", "compute", &path, Some(json!({"os-stop": null})))).await;
+            self.done(move |plane| plane.api("POST", "compute", &path, Some(&json!({"os-stop": null})))).await?;
         if status == 202 { Ok(()) } else { Stop::failed(format!("stop: {status} {body}")) }
     }
 
@@ -84,20 +92,18 @@ impl NovaFixture for Region {
 
     async fn kill_host(&mut self, host: &HostName) -> Provoked<()> {
         let host = host.to_string();
-        aside(&self.plane, move |plane| plane.kill_compute(&host)).await;
-        Ok(())
+        self.done(move |plane| plane.kill_compute(&host)).await
     }
 
     async fn revive_host(&mut self, host: &HostName) -> Provoked<()> {
         let host = host.to_string();
-        aside(&self.plane, move |plane| plane.start_compute(&host)).await;
-        Ok(())
+        self.done(move |plane| plane.start_compute(&host)).await
     }
 
     async fn add_aggregate(&mut self, name: &str, zone: Option<&str>) -> Provoked<AggregateId> {
         let body = json!({"aggregate": {"name": name, "availability_zone": zone}});
         let (status, body) =
-            aside(&self.plane, move |plane| plane.api("POST", "compute", "/os-aggregates", Some(body))).await;
+            self.done(move |plane| plane.api("POST", "compute", "/os-aggregates", Some(&body))).await?;
         match body["aggregate"]["id"].as_u64() {
             Some(id) => Ok(AggregateId::from(id.to_string())),
             None => Stop::failed(format!("add an aggregate: {status} {body}")),
@@ -136,7 +142,7 @@ impl PlacementFixture for Region {
         nova.force_service_down(&service.id, true).await?;
         nova.evacuate(&server, None, AfterEvacuation::Run).await?;
         until("the server to run elsewhere", || async {
-            let seen = nova.server(&server).await.unwrap();
+            let Ok(seen) = nova.server(&server).await else { return false };
             seen.status == ServerStatus::Active && seen.task.is_none() && seen.host.as_ref() != Some(&host)
         })
         .await;

@@ -19,7 +19,7 @@ async fn a_restarted_keystone_and_a_revoked_token_are_not_noticed_by_callers() {
     let id = users["users"][0]["id"].as_str().unwrap().to_owned();
     aside(&turn.plane, move |plane| {
         let same = json!({"user": {"password": "secret"}});
-        plane.api("PATCH", "identity", &format!("/users/{id}"), Some(same))
+        plane.api("PATCH", "identity", &format!("/users/{id}"), Some(&same))
     })
     .await;
     openstack.placement().providers().await.unwrap();
@@ -51,7 +51,7 @@ async fn application_credentials_by_id_and_by_name_let_us_in() {
     let path = format!("/users/{user}/application_credentials");
     let (status, made) = aside(&turn.plane, move |plane| {
         let wanted = json!({"application_credential": {"name": "cobalt", "secret": "not a password"}});
-        plane.api("POST", "identity", &path, Some(wanted))
+        plane.api("POST", "identity", &path, Some(&wanted))
     })
     .await;
     assert_eq!(status, 201, "{made}");

@@ -55,20 +55,22 @@ impl Turn {
     }
 }
 
-/// Does something that blocks, beside the runtime.
+/// Does something that blocks, beside the runtime; a failure comes with what the logs complain of.
+pub(crate) async fn tried<T: Send + 'static>(
+    plane: &Arc<ControlPlane>,
+    act: impl FnOnce(&ControlPlane) -> cobalt_rig::Result<T> + Send + 'static,
+) -> Result<T, String> {
+    let plane = plane.clone();
+    let trying = tokio::task::spawn_blocking(move || act(&plane).map_err(|error| format!("{error}{}", plane.tail())));
+    trying.await.unwrap()
+}
+
+/// The same where a failure is the end.
 pub(crate) async fn aside<T: Send + 'static>(
     plane: &Arc<ControlPlane>,
     act: impl FnOnce(&ControlPlane) -> cobalt_rig::Result<T> + Send + 'static,
 ) -> T {
-    let plane = plane.clone();
-    let (answer, complaints) = tokio::task::spawn_blocking(move || {
-        let answer = act(&plane);
-        let complaints = if answer.is_err() { plane.tail() } else { String::new() };
-        (answer, complaints)
-    })
-    .await
-    .unwrap();
-    answer.unwrap_or_else(|error| panic!("{error}{complaints}"))
+    tried(plane, act).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Waits for a condition that nobody announces.

@@ -58,6 +58,7 @@ async fn how_an_evacuated_server_ends_is_the_callers_choice() {
     let (cloud, nova, _) = connected(quick()).await;
     let path = "/compute/v2.1/servers/s1/action";
     cloud.on("POST", path, [Reply::json("{}")]);
+    cloud.on("GET", "/compute/v2.1/servers/s1", [Reply::json(json!({"server": server("s1", "hv-1")}).to_string())]);
     let (id, host) = (InstanceId::from("s1"), HostName::from("hv-2"));
     nova.evacuate(&id, None, AfterEvacuation::Run).await.unwrap();
     nova.evacuate(&id, Some(&host), AfterEvacuation::StayOff).await.unwrap();
@@ -66,6 +67,17 @@ async fn how_an_evacuated_server_ends_is_the_callers_choice() {
     assert_eq!(versions, ["compute 2.68", "compute 2.95"]);
     let bodies: Vec<Value> = seen.iter().map(|seen| serde_json::from_slice(&seen.body).unwrap()).collect();
     assert_eq!(bodies, [json!({"evacuate": {}}), json!({"evacuate": {"host": "hv-2"}})]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_being_rebuilt_is_not_evacuated_once_more() {
+    let (cloud, nova, _) = connected(quick()).await;
+    let mut busy = server("s1", "hv-1");
+    busy["OS-EXT-STS:task_state"] = "rebuild_spawning".into();
+    cloud.on("GET", "/compute/v2.1/servers/s1", [Reply::json(json!({"server": busy}).to_string())]);
+    let error = nova.evacuate(&InstanceId::from("s1"), None, AfterEvacuation::Run).await.unwrap_err();
+    assert_eq!(error.category(), "conflict");
+    assert!(cloud.requests("/compute/v2.1/servers/s1/action").is_empty());
 }
 
 #[tokio::test]

@@ -19,6 +19,22 @@
 //! [`Guest`] writes the XML of a domain. With a [`Kernel`] it boots a Linux that carries out one [`Act`]: it reboots,
 //! panics, forgets its watchdog, fills its disk. The kernel is fetched by `cargo xtask test`.
 //!
+//! [`ControlPlane`] is a real Keystone, Placement, Glance and Nova with as many computes as wanted, whose guests alone are
+//! not real.
+//!
+//! ```no_run
+//! use cobalt_rig::{ControlPlane, Venv};
+//!
+//! # fn main() -> Result<(), cobalt_rig::Error> {
+//! let venv = Venv::find(std::path::Path::new("target"))?;
+//! let plane = ControlPlane::up(&venv, &["hv-1", "hv-10"])?;
+//! let server = plane.boot("hv-1", "a-server")?;
+//! plane.compute("hv-1").refuse_migrations(&[&server])?;
+//! println!("log in at {}", plane.auth_url());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Nothing stays behind
 //!
 //! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
@@ -27,7 +43,8 @@
 //!
 //! # Requirements
 //!
-//! Root, and the programs that [`missing`] names. A test calls [`available`] first, which tells why it cannot run.
+//! Root, and the programs that [`missing`] names. A test calls [`available`] (or [`openstack_available`]) first, which
+//! tells why it cannot run.
 
 mod error;
 mod guest;

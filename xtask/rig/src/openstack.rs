@@ -20,6 +20,7 @@ mod launcher;
 mod state;
 mod venv;
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -175,7 +176,7 @@ impl ControlPlane {
     }
 
     /// A raw call as administrator: the status, and the body. `service` is `compute`, `identity`, ….
-    pub fn api(&self, method: &str, service: &str, path: &str, body: Option<Value>) -> Result<(u16, Value)> {
+    pub fn api(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
         self.launcher.api(method, service, path, body)
     }
 
@@ -244,14 +245,14 @@ impl ControlPlane {
             "name": name, "flavorRef": "1", "imageRef": self.image, "networks": "none",
             "availability_zone": format!("nova:{host}"),
         }});
-        let (status, body) = self.api("POST", "compute", "/servers", Some(server))?;
+        let (status, body) = self.api("POST", "compute", "/servers", Some(&server))?;
         let failed = |said: String| Error::Failed { command: format!("boot {name} on {host}"), said };
         let id = body["server"]["id"].as_str().ok_or_else(|| failed(format!("{status} {body}")))?.to_owned();
         let path = format!("/servers/{id}");
         let mut fault = None;
         self.wait_for("compute", &path, |body| {
             if body["server"]["status"] == "ERROR" {
-                fault = Some(body["server"]["fault"].to_string());
+                fault = Some(body["server"]["fault"]["message"].as_str().unwrap_or("it is in error").to_owned());
             }
             fault.is_some() || body["server"]["status"] == "ACTIVE"
         })?;
@@ -300,7 +301,8 @@ impl ControlPlane {
             let bad = |line: &&str| ["ERROR", "CRITICAL", "Traceback", "Error:"].iter().any(|word| line.contains(word));
             let lines: Vec<&str> = log.lines().filter(bad).collect();
             for line in &lines[lines.len().saturating_sub(3)..] {
-                text.push_str(&format!("\n{}: {line}", entry.file_name().display()));
+                // Writing to a String does not fail.
+                let _ = write!(text, "\n{}: {line}", entry.file_name().display());
             }
         }
         text

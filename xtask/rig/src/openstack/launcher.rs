@@ -59,14 +59,14 @@ impl Launcher {
             }
         });
         let launcher = Launcher { child: Mutex::new(child), talk: Mutex::new((input, lines)) };
-        launcher.receive(&launcher.talk.lock().unwrap_or_else(PoisonError::into_inner).1).map_err(|_| {
+        Launcher::receive(&launcher.talk.lock().unwrap_or_else(PoisonError::into_inner).1).map_err(|_| {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             lost(said.trim_end().lines().last().unwrap_or("it said nothing"))
         })?;
         Ok(launcher)
     }
 
-    fn receive(&self, lines: &mpsc::Receiver<String>) -> Result<Value> {
+    fn receive(lines: &mpsc::Receiver<String>) -> Result<Value> {
         let line = lines.recv_timeout(LIMIT).map_err(|_| lost("it does not answer"))?;
         let answer: Value = serde_json::from_str(&line).map_err(|_| lost(&format!("it said `{line}`")))?;
         match answer["error"].as_str() {
@@ -78,7 +78,7 @@ impl Launcher {
     fn ask(&self, command: &Value) -> Result<Value> {
         let mut talk = self.talk.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(talk.0, "{command}").map_err(Error::io("talk to the launcher"))?;
-        self.receive(&talk.1)
+        Launcher::receive(&talk.1)
     }
 
     fn begin(&self, command: &Value) -> Result<Pid> {
@@ -126,7 +126,7 @@ impl Launcher {
         self.ask(&json!({"listens": port})).is_ok_and(|answer| answer["listens"] == true)
     }
 
-    pub(super) fn api(&self, method: &str, service: &str, path: &str, body: Option<Value>) -> Result<(u16, Value)> {
+    pub(super) fn api(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
         let answer = self.ask(&json!({"api": [method, service, path, body]}))?;
         let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
         Ok((status, answer["body"].clone()))

@@ -33,15 +33,15 @@ pub(super) fn bring(launcher: &Launcher, venv: &Venv, layout: &Layout) -> Result
     let lock = File::create(&lock).map_err(Error::io(format!("open {}", lock.display())))?;
     // Of two rigs that start at once, the second waits for the first one's copy.
     lock.lock().map_err(Error::io(format!("lock {}", cache.display())))?;
-    if !cache.exists() {
+    if cache.exists() {
+        std::fs::remove_dir_all(layout.state()).map_err(Error::io("clear the state"))?;
+        copy(&cache, &layout.state())?;
+    } else {
         fill(launcher, layout)?;
         let part = cache.with_extension(format!("{}.part", std::process::id()));
         let _ = std::fs::remove_dir_all(&part);
         copy(&layout.state(), &part)?;
         std::fs::rename(&part, &cache).map_err(Error::io(format!("make {}", cache.display())))?;
-    } else {
-        std::fs::remove_dir_all(layout.state()).map_err(Error::io("clear the state"))?;
-        copy(&cache, &layout.state())?;
     }
     drop(lock);
     start_database(launcher, layout)?;
@@ -128,15 +128,9 @@ fn fill(launcher: &Launcher, layout: &Layout) -> Result<()> {
     ]);
     launcher.finish("mariadb-install-db", launcher.exec(&install, &none, &log)?, &log)?;
     let database = start_database(launcher, layout)?;
-    let statements: String = DATABASES
-        .iter()
-        .map(|name| {
-            format!(
-                "CREATE DATABASE {name}; GRANT ALL ON {name}.* TO os@'127.0.0.1' IDENTIFIED BY '{}';",
-                config::PASSWORD
-            )
-        })
-        .collect();
+    let user = format!("os@'127.0.0.1' IDENTIFIED BY '{}'", config::PASSWORD);
+    let make = |name: &str| format!("CREATE DATABASE {name}; GRANT ALL ON {name}.* TO {user};");
+    let statements = DATABASES.map(make).concat();
     let socket = format!("--socket={}", layout.socket());
     let client = words(["mariadb", "--no-defaults", "--user=root", &socket, "--execute", &statements]);
     launcher.finish("making the databases", launcher.exec(&client, &none, &log)?, &log)?;
