@@ -61,7 +61,8 @@ pub trait NovaClient: Send + Sync {
     /// Keeps the scheduler from using a host, with the reason people will read. Repeating it updates the reason.
     async fn disable_service(&self, id: &ServiceId, reason: &str) -> Result<()>;
 
-    /// Declares a host dead (`true`) before Nova notices, or takes that back.
+    /// Declares a host dead (`true`) before Nova notices, or takes that back, which is a
+    /// [`Error::Conflict`](crate::Error::Conflict) until the host's agent has cleaned up after evacuations.
     async fn force_service_down(&self, id: &ServiceId, down: bool) -> Result<()>;
 
     /// Removes a service. [`Error::Conflict`](crate::Error::Conflict) while servers are on the host.

@@ -96,8 +96,8 @@ impl HttpError {
             StatusCode::NOT_FOUND | StatusCode::GONE => Seam::NotFound { operation, cause },
             StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Seam::Conflict { operation, reason, cause },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Seam::Denied { operation, cause },
-            // The microversion that this call needs is not there.
-            StatusCode::NOT_ACCEPTABLE => Seam::unsupported(operation, by),
+            // The microversion that this call needs is not there, or the driver's ability.
+            StatusCode::NOT_ACCEPTABLE | StatusCode::NOT_IMPLEMENTED => Seam::unsupported(operation, by),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
                 Seam::Unavailable { operation, retry_after, cause }
             }
@@ -105,7 +105,6 @@ impl HttpError {
             StatusCode::PAYLOAD_TOO_LARGE if retry_after.is_some() => {
                 Seam::Unavailable { operation, retry_after, cause }
             }
-            StatusCode::NOT_IMPLEMENTED => Seam::unsupported(operation, by),
             status if status.is_server_error() => Seam::Unavailable { operation, retry_after, cause },
             _ => Seam::Refused { operation, reason, cause },
         }

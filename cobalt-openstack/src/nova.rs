@@ -38,7 +38,7 @@ pub(crate) fn segment(text: &str) -> String {
 
 /// [`NovaClient`] over Nova's API. Cheap to clone; from [`OpenStack::nova`](crate::OpenStack::nova).
 ///
-/// Each call names its [microversion](microversion). Lists are read with all their pages.
+/// Each call names its [`microversion`]. Lists are read with all their pages.
 #[derive(Debug, Clone)]
 pub struct Nova {
     session: Arc<Session>,
@@ -144,7 +144,9 @@ impl NovaClient for Nova {
 
     async fn force_service_down(&self, id: &ServiceId, down: bool) -> Result<()> {
         let operation = format!("{} service {id} down", if down { "declare" } else { "do not declare" });
-        self.update_service("force_service_down", operation, id, json!({"forced_down": down})).await
+        let answer = self.update_service("force_service_down", operation, id, json!({"forced_down": down})).await;
+        // Taking it back is refused until the host's agent has cleaned up after evacuations, which it will.
+        if down { answer } else { actions::a_state_is_a_conflict(answer) }
     }
 
     async fn delete_service(&self, id: &ServiceId) -> Result<()> {
@@ -294,7 +296,7 @@ impl NovaClient for Nova {
         let path = format!("/servers/{}/migrations/{}", segment(server.as_str()), segment(migration.as_str()));
         let operation = format!("abort migration {migration} of server {server}");
         let call = Self::call("abort_migration", operation, Method::DELETE, path, microversion::ABORT_MIGRATION);
-        actions::over_is_a_conflict(self.session.send(&call).await).map(drop)
+        actions::a_state_is_a_conflict(self.session.send(&call).await).map(drop)
     }
 
     async fn force_complete_migration(&self, server: &InstanceId, migration: &MigrationId) -> Result<()> {
@@ -304,7 +306,7 @@ impl NovaClient for Nova {
         let name = "force_complete_migration";
         let mut call = Self::call(name, operation, Method::POST, path, microversion::ABORT_MIGRATION);
         call.body = Some(json!({"force_complete": null}));
-        actions::over_is_a_conflict(self.session.send(&call).await).map(drop)
+        actions::a_state_is_a_conflict(self.session.send(&call).await).map(drop)
     }
 
     async fn aggregates(&self) -> Result<Vec<Aggregate>> {

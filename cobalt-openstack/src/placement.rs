@@ -24,8 +24,12 @@ use crate::{
 /// (1.28), candidates show their roots (1.29). Rocky and later have it.
 pub const MICROVERSION: &str = "1.29";
 
-/// Consumers have types from here on; a write that leaves the type out would lose it.
+/// Consumers have types from here on, and a write must name the one they have.
 const CONSUMER_TYPES: &str = "1.38";
+
+/// The type of a consumer that was written without one, as Nova does. It can be read but not written; a write of an
+/// older version leaves it as it is.
+const NO_TYPE: &str = "unknown";
 
 /// How often a write is decided anew after somebody else was faster.
 const ATTEMPTS: u32 = 5;
@@ -136,13 +140,14 @@ impl PlacementClient for Placement {
                 "allocations": held.allocations,
                 "project_id": held.project_id,
                 "user_id": held.user_id,
-                "consumer_generation": held.consumer_generation,
+                "consumer_generation": held.generation,
             });
-            if let Some(kind) = held.consumer_type.filter(|_| version == CONSUMER_TYPES) {
-                body["consumer_type"] = kind.into();
-            }
+            let kind = held.kind.filter(|kind| version == CONSUMER_TYPES && kind != NO_TYPE);
             let mut call = Self::call("release", operation.clone(), Method::PUT, path.clone());
-            call.microversion = version;
+            if let Some(kind) = kind {
+                body["consumer_type"] = kind.into();
+                call.microversion = CONSUMER_TYPES;
+            }
             call.body = Some(body);
             left -= 1;
             match self.session.send(&call).await {

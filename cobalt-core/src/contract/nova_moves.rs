@@ -8,6 +8,7 @@ use super::{
     rejects, same,
 };
 use crate::{
+    Error,
     ids::{HostName, InstanceId, ServiceId},
     nova::{
         AfterEvacuation, BlockMigration, Migration, MigrationKind, MigrationPhase, NovaClient, ServerStatus,
@@ -230,7 +231,14 @@ async fn evacuate(fixture: &mut dyn NovaFixture, after: AfterEvacuation) -> Prov
     let record = all.into_iter().find(|migration| migration.server == id);
     same("kind", record.map(|record| record.kind), Some(MigrationKind::Evacuation))?;
     fixture.revive_host(&source).await?;
-    nova.force_service_down(&service_id, false).await?;
+    // Not before the host's agent has cleaned up.
+    eventually("the declaration to be taken back", || async {
+        match nova.force_service_down(&service_id, false).await {
+            Err(Error::Conflict { .. }) => Ok(false),
+            answer => Ok(answer.map(|()| true)?),
+        }
+    })
+    .await?;
     eventually("the service to be up", || async { Ok(service(&*nova, &source).await?.state == ServiceState::Up) })
         .await?;
     same("its host", nova.server(&id).await?.host, server.host)?;

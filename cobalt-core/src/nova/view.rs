@@ -228,12 +228,12 @@ impl RegionView {
     async fn read_traits(&self, id: &ProviderId) -> Result<()> {
         match self.placement.traits(id).await {
             Ok(traits) => {
-                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (traits, now))));
+                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(traits), now))));
                 Ok(())
             }
-            // Its host is leaving; the next listing of hypervisors will not have it.
+            // Its host is leaving, or somebody removed its provider: that it has none is what we know now.
             Err(error) if error.is_not_found() => {
-                self.publish(|seen, _| drop(seen.traits.remove(id)));
+                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (None, now))));
                 Ok(())
             }
             Err(error) => Err(error),

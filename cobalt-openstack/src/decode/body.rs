@@ -6,10 +6,11 @@ use serde_json::Value;
 const LONGEST: usize = 400;
 
 pub(crate) fn shortened(text: &str) -> String {
-    let text = text.trim();
+    // In one line: some services format their messages for a terminal.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        None => text,
     }
 }
 

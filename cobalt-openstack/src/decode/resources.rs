@@ -113,10 +113,10 @@ pub(crate) struct Consumer {
     pub(crate) project_id: String,
     #[serde(default)]
     pub(crate) user_id: String,
-    #[serde(default)]
-    pub(crate) consumer_generation: Option<u64>,
-    #[serde(default)]
-    pub(crate) consumer_type: Option<String>,
+    #[serde(default, rename = "consumer_generation")]
+    pub(crate) generation: Option<u64>,
+    #[serde(default, rename = "consumer_type")]
+    pub(crate) kind: Option<String>,
 }
 
 pub(crate) fn consumer(body: &[u8]) -> Decoded<Consumer> {

@@ -50,9 +50,9 @@ pub(super) fn new_server(server: &NewServer) -> Value {
     json!({"server": body})
 }
 
-/// Nova answers 400 for a migration that is not running: a state, not a mistake, and it may have been running when
-/// the caller looked.
-pub(super) fn over_is_a_conflict<T>(answer: Result<T>) -> Result<T> {
+/// Nova answers 400 for a migration that is not running and for a host that is not cleaned up yet: states, not mistakes,
+/// and they may have been different when the caller looked.
+pub(super) fn a_state_is_a_conflict<T>(answer: Result<T>) -> Result<T> {
     match answer {
         Err(Seam::Refused { operation, reason, cause }) => Err(Seam::Conflict { operation, reason, cause }),
         other => other,

@@ -47,7 +47,7 @@ impl Login {
             catalog: Catalog::new(&read),
             number,
             request_id,
-            renew_at: asked + (life - early),
+            renew_at: asked + life.saturating_sub(early),
             ends_at: asked + life,
         })
     }

@@ -29,16 +29,15 @@ impl Turn {
         // Before the turn: a plane that somebody waits for is kept.
         let plane = {
             let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-            match shared.upgrade() {
-                Some(plane) => plane,
-                None => {
-                    // Cargo's directory for integration tests lies directly below the target directory.
-                    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-                    let venv = cobalt_rig::openstack_available(test, target)?;
-                    let plane = Arc::new(ControlPlane::up(&venv, &HOSTS).expect("a control plane"));
-                    *shared = Arc::downgrade(&plane);
-                    plane
-                }
+            if let Some(plane) = shared.upgrade() {
+                plane
+            } else {
+                // Cargo's directory for integration tests lies directly below the target directory.
+                let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+                let venv = cobalt_rig::openstack_available(test, target)?;
+                let plane = Arc::new(ControlPlane::up(&venv, &HOSTS).expect("a control plane"));
+                *shared = Arc::downgrade(&plane);
+                plane
             }
         };
         Some(Turn { plane, _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner) })

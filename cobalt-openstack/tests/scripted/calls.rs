@@ -118,6 +118,20 @@ async fn names_cannot_escape_into_other_calls() {
 }
 
 #[tokio::test]
+async fn a_consumer_without_a_type_is_written_without_one() {
+    let (cloud, _, placement) = connected(quick()).await;
+    let path = "/placement/allocations/s1";
+    let held = json!({"allocations": {"dead": {"resources": {"VCPU": 1}}}, "project_id": "p", "user_id": "u",
+                      "consumer_generation": 1, "consumer_type": "unknown"});
+    cloud.on("GET", path, [Reply::json(held.to_string())]);
+    cloud.on("PUT", path, [Reply::status(204)]);
+    placement.release(&InstanceId::from("s1"), &ProviderId::from("dead")).await.unwrap();
+    let last = cloud.requests(path).pop().unwrap();
+    let body: Value = serde_json::from_slice(&last.body).unwrap();
+    assert_eq!((last.header("openstack-api-version"), body.get("consumer_type")), ("placement 1.29", None));
+}
+
+#[tokio::test]
 async fn a_release_keeps_the_other_providers_and_tries_again_after_a_conflict() {
     let (cloud, _, placement) = connected(quick()).await;
     let path = "/placement/allocations/s1";
@@ -140,6 +154,7 @@ async fn a_release_keeps_the_other_providers_and_tries_again_after_a_conflict() 
         "project_id": "p", "user_id": "u", "consumer_generation": 2, "consumer_type": "INSTANCE",
     });
     assert_eq!((last.method.as_str(), body), ("PUT", wanted));
+    assert_eq!(last.header("openstack-api-version"), "placement 1.38");
     let nobody = placement.release(&InstanceId::from("s1"), &ProviderId::from("other")).await.unwrap_err();
     assert_eq!(nobody.category(), "not_found");
 }

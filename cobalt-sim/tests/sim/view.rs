@@ -116,6 +116,19 @@ async fn a_cloud_that_asks_for_patience_gets_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_without_a_provider_does_not_make_the_view_look_unfinished() {
+    let region = Region::builder().hosts(2).build();
+    let (view, _, placement) = view(&region);
+    placement.faults().fail_any(1, Failure::NotFound);
+    sleep(Duration::from_secs(5)).await;
+    let seen = view.snapshot();
+    assert!(seen.trait_age(Instant::now()).is_some());
+    let known = seen.hypervisors.as_ref().unwrap().items().iter();
+    let with_traits = known.filter(|one| seen.traits_of(&one.id, Instant::now()).is_some()).count();
+    assert_eq!(with_traits, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn hosts_are_found_by_their_whole_names() {
     let region = Region::builder().named(["hv-1", "hv-10", "hv-1.a.example"]).build();
     let (view, _, _) = view(&region);

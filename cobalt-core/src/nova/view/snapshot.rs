@@ -50,7 +50,8 @@ pub struct Snapshot {
     pub hypervisors: Option<Listing<NovaHypervisor>>,
     /// Aggregates.
     pub aggregates: Option<Listing<Aggregate>>,
-    pub(super) traits: BTreeMap<ProviderId, (Traits, Instant)>,
+    /// `None` where there is no such provider.
+    pub(super) traits: BTreeMap<ProviderId, (Option<Traits>, Instant)>,
 }
 
 impl Snapshot {
@@ -72,10 +73,11 @@ impl Snapshot {
         }
     }
 
-    /// How old the oldest traits are; `None` if a known hypervisor's were never seen.
+    /// How long ago the traits were looked for that wait longest; `None` if a known hypervisor's never were.
     pub fn trait_age(&self, now: Instant) -> Option<Duration> {
         let hypervisors = self.hypervisors.as_ref()?.items();
-        let ages = hypervisors.iter().map(|hypervisor| self.traits_of(&hypervisor.id, now).map(|(_, age)| age));
+        let age = |(_, at): &(Option<Traits>, Instant)| now.saturating_duration_since(*at);
+        let ages = hypervisors.iter().map(|hypervisor| self.traits.get(&hypervisor.id).map(age));
         ages.collect::<Option<Vec<_>>>().map(|ages| ages.into_iter().max().unwrap_or_default())
     }
 
@@ -103,8 +105,9 @@ impl Snapshot {
         items.filter(move |aggregate| aggregate.hosts.contains(host))
     }
 
-    /// A provider's traits, and how long ago they were read.
+    /// A provider's traits, and how long ago they were read; `None` if they were not, or there is no such provider.
     pub fn traits_of(&self, id: &ProviderId, now: Instant) -> Option<(&Traits, Duration)> {
-        self.traits.get(id).map(|(traits, at)| (traits, now.saturating_duration_since(*at)))
+        let (traits, at) = self.traits.get(id)?;
+        traits.as_ref().map(|traits| (traits, now.saturating_duration_since(*at)))
     }
 }
