@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, nova_moves, rejects, same};
 use crate::{
+    Error,
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{BlockMigration, ComputeService, NewServer, NovaClient, ServerStatus, ServiceState},
 };
@@ -300,7 +301,15 @@ async fn create(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let console = || async { Ok(!nova.console_output(&id, 10).await?.is_empty()) };
     eventually("something on the console", console).await?;
     remove(&*nova, &id).await?;
-    rejects("delete again", "not_found", nova.delete_server(&id).await)
+    // A cloud may show it as deleted for a moment, and takes another request as long as it does.
+    eventually("the server to be unknown", || async {
+        match nova.delete_server(&id).await {
+            Err(error) if error.is_not_found() => Ok(true),
+            Ok(()) | Err(Error::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
 }
 
 async fn impossible(fixture: &mut dyn NovaFixture) -> Provoked<()> {

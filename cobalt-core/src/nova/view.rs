@@ -12,6 +12,8 @@
 //!      └──── retry, doubled each time ◀──┘            the old items stay, and grow old
 //! ```
 //!
+//! With the feature `runtime` a view is a `Source` of metrics that tells its age.
+//!
 //! What is seen may be old: a [`Snapshot`] says how old each part is, and an act is to be checked with the cloud
 //! itself right before it is done.
 //!
@@ -37,6 +39,8 @@
 //! }
 //! ```
 
+#[cfg(feature = "runtime")]
+mod metrics;
 mod snapshot;
 mod timetable;
 

@@ -249,10 +249,13 @@ impl ControlPlane {
         let failed = |said: String| Error::Failed { command: format!("boot {name} on {host}"), said };
         let id = body["server"]["id"].as_str().ok_or_else(|| failed(format!("{status} {body}")))?.to_owned();
         let path = format!("/servers/{id}");
-        let mut fault = None;
+        let (mut fault, mut looks) = (None, 0);
         self.wait_for("compute", &path, |body| {
             if body["server"]["status"] == "ERROR" {
-                fault = Some(body["server"]["fault"]["message"].as_str().unwrap_or("it is in error").to_owned());
+                // The reason comes a moment after the status, if it comes.
+                looks += 1;
+                let said = body["server"]["fault"]["message"].as_str().map(str::to_owned);
+                fault = said.or_else(|| (looks > 25).then(|| "it does not say why".to_owned()));
             }
             fault.is_some() || body["server"]["status"] == "ACTIVE"
         })?;

@@ -125,7 +125,7 @@ impl Layout {
         let user = |name: &str| login(name, "http://127.0.0.1:5000/v3");
         format!(
             "[DEFAULT]\nhost = {host}\nmy_ip = 127.0.0.1\nstate_path = {state}\ntransport_url = {TRANSPORT}\n\
-             compute_driver = cobalt.CobaltDriver\nreport_interval = 2\nservice_down_time = 10\n\
+             compute_driver = cobalt.CobaltDriver\nreport_interval = 3\nservice_down_time = 30\n\
              heal_instance_info_cache_interval = -1\nsync_power_state_interval = -1\n\
              running_deleted_instance_poll_interval = 0\nupdate_resources_interval = 10\n\
              vif_plugging_is_fatal = false\nvif_plugging_timeout = 0\nmax_concurrent_live_migrations = 8\n\
