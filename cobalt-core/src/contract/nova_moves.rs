@@ -152,9 +152,12 @@ async fn live_disabled(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     }
     same("its host", outcome?.host, Some(source.clone()))?;
     if answer.is_ok() {
-        let all = nova.migrations(&source).await?;
-        let mine = all.into_iter().find(|migration| migration.server == id);
-        same("the record", mine.map(|mine| mine.phase), Some(MigrationPhase::Failed))?;
+        eventually("the record to say so", || async {
+            let all = nova.migrations(&source).await?;
+            let mine = all.into_iter().find(|migration| migration.server == id);
+            Ok(mine.is_some_and(|mine| mine.phase == MigrationPhase::Failed))
+        })
+        .await?;
     }
     remove(&*nova, &id).await
 }
@@ -168,6 +171,13 @@ async fn migrations(fixture: &mut dyn NovaFixture) -> Provoked<()> {
         settled(&nova, &id, "the end of the migration").await?;
         moved.push(id);
     }
+    // A server settles a moment before its record does.
+    eventually("the records to be over", || async {
+        let all = nova.migrations(&source).await?;
+        let mut mine = all.iter().filter(|migration| moved.contains(&migration.server));
+        Ok(mine.all(|migration| migration.phase.is_over()))
+    })
+    .await?;
     let all = nova.migrations(&source).await?;
     let foreign = all.iter().find(|other| other.source != source && other.destination.as_ref() != Some(&source));
     ensure(foreign.is_none(), || format!("a migration of another host is listed: {foreign:?}"))?;
