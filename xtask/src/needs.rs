@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tools;
+use crate::{python, tools};
 
 /// Something that must be there.
 #[derive(Debug)]
@@ -66,6 +66,12 @@ const NEEDS: &[Need] = &[
     // A private message bus with a systemd on it that does as told.
     rig("dbus-daemon", "dbus-daemon", "is the message bus of a host"),
     rig("/usr/lib/python3/dist-packages/dbusmock", "python3-dbusmock", "plays systemd on it"),
+    // An OpenStack control plane, with its packages from PyPI.
+    rig("mariadbd", "mariadb-server", "keeps its databases"),
+    rig("mariadb-install-db", "mariadb-server", "makes them"),
+    rig("mariadb", "mariadb-client", "changes them"),
+    rig("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server", "carries messages between its parts"),
+    rig("/usr/share/doc/python3-venv", "python3-venv", "makes the environment it runs in"),
 ];
 
 /// Programs that a package above pushes out when they came from another release: they come back from this one.
@@ -73,6 +79,13 @@ const KEPT: &[(&str, &str)] = &[("qemu-img", "qemu-utils")];
 
 /// Makes sure that all of it is there: installs it when we may, and names exactly what is missing when we may not.
 pub(crate) fn ensure() -> Result<()> {
+    let outcome = programs();
+    // After the programs: one of them makes the environment.
+    python::prepare();
+    outcome
+}
+
+fn programs() -> Result<()> {
     tools::prepare();
     let absent = missing(NEEDS, is_there);
     if absent.is_empty() {
@@ -216,7 +229,7 @@ mod tests {
     #[cfg(feature = "rigs")]
     #[test]
     fn everything_a_rig_needs_is_brought() {
-        for (what, package) in cobalt_rig::requirements() {
+        for (what, package) in cobalt_rig::requirements().chain(cobalt_rig::openstack_requirements()) {
             assert!(NEEDS.iter().any(|need| need.what == what && need.package == package), "{what} of {package}");
         }
     }

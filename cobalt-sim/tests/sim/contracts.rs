@@ -227,7 +227,8 @@ impl PlacementFixture for Cloud {
     }
 
     async fn evacuate(&mut self) -> Provoked<(ProviderId, InstanceId)> {
-        let host = self.region.hosts()[1].clone();
+        let last = self.dead.take();
+        let host = self.region.hosts().into_iter().skip(1).find(|host| Some(host) != last.as_ref()).unwrap();
         let nova = self.region.nova();
         let server = done(self.region.boot(&host, "2"))?;
         done(self.region.world().power_cut(&host))?;

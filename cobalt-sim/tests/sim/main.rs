@@ -10,3 +10,4 @@ mod contracts;
 mod hosts;
 mod laws;
 mod switches;
+mod view;

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::openstack::Venv;
+
 /// Something, and the Debian package that brings it.
 type Need = (&'static str, &'static str);
 
@@ -34,6 +36,27 @@ const OVS: &[Need] = &[
     ("ping", "iputils-ping"),
     ("ethtool", "ethtool"),
 ];
+
+/// What the OpenStack control plane needs besides.
+const OPENSTACK: &[Need] = &[
+    ("mariadbd", "mariadb-server"),
+    ("mariadb-install-db", "mariadb-server"),
+    ("mariadb", "mariadb-client"),
+    ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
+];
+
+/// The environment for a control plane, if one can be brought up here. Otherwise the test is told as skipped.
+pub fn openstack_available(test: &str, target: &Path) -> Option<Venv> {
+    if !possible(test, &absent(OPENSTACK)) {
+        return None;
+    }
+    Venv::find(target).inspect_err(|error| skip(test, &error.to_string())).ok()
+}
+
+/// What the OpenStack control plane needs: a program, or the path of a file; and the Debian package that brings it.
+pub fn openstack_requirements() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NAMESPACES.iter().chain(OPENSTACK).copied()
+}
 
 /// Everything that a rig needs: a program, or the path of a file; and the Debian package that brings it.
 pub fn requirements() -> impl Iterator<Item = (&'static str, &'static str)> {

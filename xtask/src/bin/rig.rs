@@ -1,6 +1,6 @@
 //! The process behind `cargo xtask rig up`: one API server, some hosts or a switch, until SIGTERM.
 //!
-//! `rig sim|kube|libvirt|ovs DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
+//! `rig sim|kube|libvirt|ovs|openstack DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
 //! servers write a kubeconfig into the directory.
 #![allow(clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use cobalt_apiserver::ApiServer;
 use cobalt_apiserver::conformance::envtest::{Assets, Envtest};
-use cobalt_rig::{Act, Guest, Hosts, Kernel, ovs};
+use cobalt_rig::{Act, ControlPlane, Guest, Hosts, Kernel, Venv, ovs};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, directory] = arguments.as_slice() else {
-        bail!("usage: rig sim|kube|libvirt|ovs DIRECTORY");
+        bail!("usage: rig sim|kube|libvirt|ovs|openstack DIRECTORY");
     };
     let directory = Path::new(directory);
     // Before anything is started: a signal must not end us without its Drop.
@@ -45,6 +45,7 @@ async fn run() -> Result<()> {
         "kube" => real(directory, stop).await,
         "libvirt" => hosts(directory, stop).await,
         "ovs" => node(stop).await,
+        "openstack" => openstack(directory, stop).await,
         other => bail!("there is no rig {other}"),
     }
 }
@@ -96,6 +97,20 @@ async fn node(stop: impl Future<Output = ()>) -> Result<()> {
         format!("# with the certificates in {}", node.pki().display()),
     ];
     println!("{}", serde_json::json!({"what": "Open vSwitch with OVN on a node", "commands": commands}));
+    stop.await;
+    Ok(())
+}
+
+async fn openstack(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
+    let target = directory.ancestors().nth(2).context("the directory is not below a target directory")?;
+    let venv = Venv::find(target).context("cannot use OpenStack")?;
+    let plane = ControlPlane::up(&venv, &["hv-1", "hv-2", "hv-3"]).context("cannot bring the control plane up")?;
+    for number in 1..=3 {
+        plane.boot("hv-1", &format!("server-{number}")).context("cannot boot a server")?;
+    }
+    let environment: serde_json::Map<_, _> =
+        plane.environment().into_iter().map(|(name, value)| (name, value.into())).collect();
+    println!("{}", serde_json::json!({"what": "OpenStack with three computes", "environment": environment}));
     stop.await;
     Ok(())
 }
