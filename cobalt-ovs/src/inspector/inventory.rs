@@ -80,6 +80,8 @@ pub(super) fn read(tables: &Tables) -> Inventory {
 fn dpdk(switch: &Row) -> Option<String> {
     let runs = switch.boolean("dpdk_initialized") == Some(true);
     let version = switch.str("dpdk_version").filter(|version| !["", "none"].contains(version));
+    // The switch writes `DPDK 22.11.1`; whoever reads a version wants the number.
+    let version = version.map(|version| version.strip_prefix("DPDK ").unwrap_or(version));
     runs.then(|| version.unwrap_or("unknown").to_owned())
 }
 
