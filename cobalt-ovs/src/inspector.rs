@@ -29,8 +29,8 @@ use cobalt_core::{
 use futures::{StreamExt, stream, stream::BoxStream};
 use tokio::sync::Semaphore;
 
-use self::answers::Daemons;
 pub use self::options::{OvsOptions, Southbound};
+use self::{answers::Daemons, kernel::KernelBond};
 use crate::{
     error::Error,
     ovsdb::{Replica, ReplicaEvent, ReplicaState},
@@ -70,6 +70,10 @@ struct Inner {
     bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
     /// Held by whoever has packets copied.
     copies: Arc<Semaphore>,
+    /// What the kernel last said of its bonds.
+    kernel: Mutex<Vec<KernelBond>>,
+    /// Held by whoever asks the kernel: a question that hangs must not become many.
+    asking_kernel: Arc<Semaphore>,
 }
 
 /// The southbound database, and where it was said to be.
@@ -86,19 +90,25 @@ impl OvsSwitch {
         let remotes = vec![options.database_remote()];
         let database = Replica::connect(remotes, inventory::follow(), options.replica_options()).await?;
         let daemons = Daemons::new(&options);
-        let (southbound, bonds, copies) = (Mutex::default(), Mutex::default(), capture::copies());
-        let inner = Inner { options, daemons, database, southbound, bonds, copies };
+        let (southbound, bonds, kernel) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (copies, asking_kernel) = (capture::copies(), Arc::new(Semaphore::new(1)));
+        let inner = Inner { options, daemons, database, southbound, bonds, copies, kernel, asking_kernel };
         let switch = Self { inner: Arc::new(inner) };
-        if switch.inner.database.is_connected()
-            && let Err(error) = capture::clean(&switch.inner.database, &switch.inner.options.owner).await
-        {
-            tracing::warn!(error = crate::error::chain(&error), "cannot look for the mirrors of earlier captures");
+        if switch.inner.options.sweep {
+            tokio::spawn(capture::sweep(Arc::downgrade(&switch.inner)));
         }
         if let Some(southbound) = switch.southbound() {
             // Worth a moment, so that the first snapshot knows; not more, since the switch is what this is about.
             let _ = tokio::time::timeout(switch.inner.options.connection.connect_timeout, southbound.attempted()).await;
         }
         Ok(switch)
+    }
+
+    /// Waits until nothing of a capture is left on the switch: the removal of a mirror begins when the capture's stream
+    /// is dropped, and takes a moment. For the end of a program.
+    pub async fn settled(&self) {
+        // Whoever has packets copied holds this until the mirror is gone.
+        let _ = self.inner.copies.acquire().await;
     }
 
     /// How the connection to the switch's database fares.

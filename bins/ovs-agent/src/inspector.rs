@@ -81,7 +81,19 @@ enum Kind {
 }
 
 impl InspectorArgs {
-    /// The switch of this node. One that is down is waited for.
+    /// The switch of this node, for a program that runs all the time, and what is to be waited for at its end. One that
+    /// is down is waited for.
+    pub(crate) async fn follow(&self, node: &str) -> Result<(Arc<dyn OvsInspector>, Option<OvsSwitch>), TaskError> {
+        match self.inspector {
+            Kind::Ovs => {
+                let switch = OvsSwitch::connect(self.options()?.sweep(true)).await?;
+                Ok((Arc::new(switch.clone()), Some(switch)))
+            }
+            Kind::Simulated => Ok((self.simulated(node)?, None)),
+        }
+    }
+
+    /// The same for one look, which changes nothing.
     pub(crate) async fn open(&self, node: &str) -> Result<Arc<dyn OvsInspector>, TaskError> {
         match self.inspector {
             Kind::Ovs => Ok(Arc::new(OvsSwitch::connect(self.options()?).await?)),
@@ -100,6 +112,7 @@ impl InspectorArgs {
             .ovn_run_dir(&self.ovn_run_dir)
             .host_root(&self.host_root)
             .southbound(southbound)
+            .owner("cobalt-ovs-agent")
             .control_timeout(self.control_timeout)
             .openflow_timeout(self.openflow_timeout);
         if let Some(remote) = &self.ovs_database {

@@ -4,7 +4,7 @@ mod inspector;
 mod look;
 mod table;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use cobalt_core::{
@@ -27,15 +27,23 @@ struct Args {
     agent: program::Args,
 }
 
+/// How long the removal of a capture's mirror may take at the end.
+const TIDYING: Duration = Duration::from_secs(5);
+
 async fn run(args: Args) -> Result<(), TaskError> {
     if args.look.once {
         return look::once(args).await;
     }
     let Args { inspector, agent, .. } = args;
     let started = program::start(agent).await?;
-    let switch = inspector.open(started.node()).await?;
-    started.run(switch).await?;
-    Ok(())
+    let (switch, real) = inspector.follow(started.node()).await?;
+    let ended = started.run(switch).await;
+    if let Some(real) = real
+        && tokio::time::timeout(TIDYING, real.settled()).await.is_err()
+    {
+        tracing::warn!("the mirror of a capture may be left on the switch; the next agent removes it");
+    }
+    Ok(ended?)
 }
 
 fn main() -> ExitCode {

@@ -140,6 +140,19 @@ pub(super) async fn clean(database: &Replica, owner: &str) -> error::Result<()> 
     Ok(())
 }
 
+/// Removes what an earlier run has left, trying until the database can be asked or nobody wants the switch any more.
+pub(super) async fn sweep(inner: Weak<Inner>) {
+    loop {
+        let Some(switch) = inner.upgrade() else { return };
+        let Ok(turn) = Arc::clone(&switch.copies).acquire_owned().await else { return };
+        if clean(&switch.database, &switch.options.owner).await.is_ok() {
+            return;
+        }
+        drop((turn, switch));
+        tokio::time::sleep(REMOVALS.1).await;
+    }
+}
+
 /// Packets are being copied. When this goes, they are not any more.
 #[derive(Debug)]
 struct Copy {

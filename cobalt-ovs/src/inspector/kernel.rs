@@ -19,7 +19,7 @@ const MAX_FILE: u64 = 1 << 20;
 const MAX_DEPTH: usize = 4;
 
 /// A bond and its members as interfaces of the bridge they serve.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KernelBond {
     pub(super) bond: Bond,
     pub(super) interfaces: Vec<Interface>,

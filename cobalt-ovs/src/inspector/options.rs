@@ -38,6 +38,7 @@ pub struct OvsOptions {
     pub(super) trace_timeout: Duration,
     pub(super) openflow_timeout: Duration,
     pub(super) owner: String,
+    pub(super) sweep: bool,
 }
 
 impl Default for OvsOptions {
@@ -54,6 +55,7 @@ impl Default for OvsOptions {
             trace_timeout: Duration::from_secs(10),
             openflow_timeout: Duration::from_secs(5),
             owner: "cobalt-ovs".into(),
+            sweep: false,
         }
     }
 }
@@ -133,6 +135,13 @@ impl OvsOptions {
     /// Under which name mirrors for captures are made. Programs with the same name remove each other's. `cobalt-ovs`.
     pub fn owner(mut self, name: impl Into<String>) -> Self {
         self.owner = name.into();
+        self
+    }
+
+    /// Whether mirrors that an earlier run of this owner has left behind are removed, as soon as the database can be
+    /// reached. For the one program that runs all the time; a look must not end the capture of another. No.
+    pub fn sweep(mut self, sweep: bool) -> Self {
+        self.sweep = sweep;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::PoisonError,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -105,22 +105,34 @@ async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory) -> Opti
 }
 
 pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
-    let root = switch.inner.options.host_root.clone();
+    let inner = &switch.inner;
+    let root = inner.options.host_root.clone();
     let physical = found.interfaces.iter().filter(|interface| interface.role == InterfaceRole::Physical);
     let mut devices = found.egress.clone();
     devices.extend(physical.map(|interface| (interface.name.clone(), interface.bridge.clone())));
-    // Reading a device's speed waits for the kernel's configuration lock.
-    let reading = tokio::task::spawn_blocking(move || kernel::bonds(&root, &devices));
-    if let Ok(Ok(bonds)) = tokio::time::timeout(KERNEL, reading).await {
+    // Reading a device's speed waits for the kernel's configuration lock. Until it answers, what it said last holds: a
+    // broken bond must not look mended because nobody could look.
+    let last = || inner.kernel.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = async {
+        let turn = Arc::clone(&inner.asking_kernel).acquire_owned().await.ok()?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let bonds = kernel::bonds(&root, &devices);
+            drop(turn);
+            bonds
+        });
+        reading.await.ok()
+    };
+    if let Ok(Some(bonds)) = tokio::time::timeout(KERNEL, answer).await {
+        last().clone_from(&bonds);
         bonds
     } else {
         tracing::debug!("the kernel does not tell of its bonds");
-        Vec::new()
+        last().clone()
     }
 }
 
 async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
-    let timeout = switch.inner.options.control_timeout;
+    let timeout = switch.inner.options.openflow_timeout;
     let paths: Vec<_> = bridges.iter().map(|bridge| switch.management(&bridge.name)).collect();
     let counts = stream::iter(paths).map(|path| async move { flows(&path, timeout).await });
     let counts: Vec<_> = counts.buffered(BRIDGES).collect().await;

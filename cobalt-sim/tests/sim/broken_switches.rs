@@ -7,8 +7,8 @@ use cobalt_core::{
     Error, Result,
     contract::{self, Outcome, Provoked, ovs::OvsFixture},
     ovs::{
-        Binding, BondKind, CaptureRequest, Flow, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
-        TraceRequest, Verdict,
+        Binding, BondKind, CaptureRequest, Daemon, Flow, OvsChange, OvsCounters, OvsFeatures, OvsInspector,
+        OvsSnapshot, Trace, TraceRequest, Verdict,
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -84,8 +84,8 @@ impl OvsInspector for Flawed {
                 }
             }
             Flaw::TrustsAHungController => {
-                for port in seen.interfaces.iter_mut().filter(|port| port.logical_port.is_some()) {
-                    port.binding.get_or_insert(Binding::Here);
+                if let Some(controller) = &mut seen.controller {
+                    controller.daemon = Daemon::Responsive { version: None };
                 }
             }
             _ => {}

@@ -62,6 +62,11 @@ pub enum OvsError {
         /// What there is instead.
         what: &'static str,
     },
+    /// The agent takes only tokens that are made for it, and the person's own is not to be shown to it.
+    #[error(
+        "this agent takes only tokens made for it, so yours was not sent: use --as-service-account NAMESPACE/NAME (you need the right to create serviceaccounts/token)"
+    )]
+    OwnToken,
     /// The token could not be had.
     #[error("get your token from the kubeconfig")]
     Token(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -169,7 +174,7 @@ impl OvsError {
             Self::Cluster { cause, .. } => {
                 matches!(&**cause, kube::Error::Api(status) if matches!(status.code, 401 | 403))
             }
-            Self::NoToken { .. } => true,
+            Self::NoToken { .. } | Self::OwnToken => true,
             _ => false,
         }
     }

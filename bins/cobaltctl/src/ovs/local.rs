@@ -1,6 +1,6 @@
 //! The switch of this machine, on its own sockets.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cobalt_core::{
     agent::ovs::{
@@ -41,12 +41,19 @@ fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> OvsErro
     OvsError::Local(cause.into())
 }
 
-async fn open(place: &Place) -> Result<Arc<dyn OvsInspector>, OvsError> {
-    let options = OvsOptions::new().run_dir(&place.sockets.ovs_run_dir).ovn_run_dir(&place.sockets.ovn_run_dir);
-    Ok(Arc::new(OvsSwitch::connect(options).await.map_err(failed)?))
+/// An owner of our own: what the agent of this host captures is not ours to end.
+const OWNER: &str = "cobaltctl";
+
+/// How long the removal of a mirror may take when a capture is over.
+const TIDYING: Duration = Duration::from_secs(5);
+
+async fn open(place: &Place) -> Result<OvsSwitch, OvsError> {
+    let options =
+        OvsOptions::new().run_dir(&place.sockets.ovs_run_dir).ovn_run_dir(&place.sockets.ovn_run_dir).owner(OWNER);
+    OvsSwitch::connect(options).await.map_err(failed)
 }
 
-async fn look(place: &Place) -> Result<(Arc<dyn OvsInspector>, OvsSnapshot), OvsError> {
+async fn look(place: &Place) -> Result<(OvsSwitch, OvsSnapshot), OvsError> {
     let switch = open(place).await?;
     let late = || OvsError::Timeout { what: "look at the switch of this machine".into(), limit: place.timeout };
     let seen = timeout(place.timeout, switch.snapshot()).await.map_err(|_| late())?;
@@ -55,7 +62,7 @@ async fn look(place: &Place) -> Result<(Arc<dyn OvsInspector>, OvsSnapshot), Ovs
 
 pub(super) async fn status(place: &Place) -> Result<OVSNode, OvsError> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(failed)?;
-    let seen = once(open(place).await?, &Config::new(name.trim()), &Clock::system(), place.timeout).await;
+    let seen = once(Arc::new(open(place).await?), &Config::new(name.trim()), &Clock::system(), place.timeout).await;
     if let Some(why) = seen.disconnected {
         return Err(failed(why));
     }
@@ -83,16 +90,23 @@ pub(super) async fn trace(place: &Place, question: &TraceQuestion) -> Result<Tra
     Ok(TraceAnswer::new(&packet, traced.map_err(failed)?, &snapshot))
 }
 
-pub(super) async fn capture(place: &Place, question: &CaptureQuestion) -> Result<Packets, OvsError> {
+/// The packets, and the switch they come from: whoever has read them waits until it is [`tidy`].
+pub(super) async fn capture(place: &Place, question: &CaptureQuestion) -> Result<(Packets, OvsSwitch), OvsError> {
     let (switch, snapshot) = look(place).await?;
     let port = resolve::port(&snapshot, "port", &question.port)?;
     let request = CaptureRequest {
         port: port.name.clone(),
-        duration: std::time::Duration::from_secs(question.seconds.unwrap_or(30).max(1)),
+        duration: Duration::from_secs(question.seconds.unwrap_or(30).max(1)),
         max_bytes: question.max_bytes.unwrap_or(16 << 20),
         snap_len: question.snap_len.unwrap_or(65_535),
     };
     let packets = switch.capture(&request).await.map_err(failed)?;
-    // The switch lives as long as its packets do.
-    Ok(packets.map(move |chunk| (&switch, chunk).1.map(Bytes::from).map_err(Into::into)).boxed())
+    Ok((packets.map(|chunk| chunk.map(Bytes::from).map_err(Into::into)).boxed(), switch))
+}
+
+/// Waits until nothing of a capture is left on the switch.
+pub(super) async fn tidy(switch: &OvsSwitch) {
+    if timeout(TIDYING, switch.settled()).await.is_err() {
+        eprintln!("a mirror may be left on the switch; the next capture of a port without a device removes it");
+    }
 }

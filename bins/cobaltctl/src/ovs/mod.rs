@@ -388,12 +388,17 @@ async fn doctor(args: Doctor) -> Ending {
 
 async fn capture(args: Capture) -> Ending {
     let question = args.question();
-    let packets = if args.place.local {
-        local::capture(&args.place, &question).await?
+    let (packets, switch) = if args.place.local {
+        let (packets, switch) = local::capture(&args.place, &question).await?;
+        (packets, Some(switch))
     } else {
-        agent(&args.place).await?.capture(&question).await?
+        (agent(&args.place).await?.capture(&question).await?, None)
     };
-    let written = capture::write(packets, &args.write, async { drop(tokio::signal::ctrl_c().await) }).await?;
+    let written = capture::write(packets, &args.write, async { drop(tokio::signal::ctrl_c().await) }).await;
+    if let Some(switch) = switch {
+        local::tidy(&switch).await;
+    }
+    let written = written?;
     if args.place.output == Output::Json {
         eprintln!("{}", print::json(&written)?.trim_end());
     } else {

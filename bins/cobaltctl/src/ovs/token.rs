@@ -48,6 +48,8 @@ impl std::fmt::Debug for Token {
 pub(super) async fn get(cluster: &Cluster, place: &Place, node: &OVSNode) -> Result<Token, OvsError> {
     match &place.as_service_account {
         Some(account) => requested(cluster, account, node).await,
+        // Whoever set an audience does not want agents to see tokens that are good for the whole API server.
+        None if audience(node).is_some() => Err(OvsError::OwnToken),
         None => own(&cluster.config).await,
     }
 }
@@ -76,8 +78,13 @@ async fn own(config: &Config) -> Result<Token, OvsError> {
     token.map(|token| Token(token.to_owned())).ok_or(OvsError::NoToken { what: "a user name and a password" })
 }
 
+/// Whom a token for this agent must be made for, if it cares.
+fn audience(node: &OVSNode) -> Option<String> {
+    node.status.as_ref().and_then(|status| status.troubleshooting.as_ref()?.audience.clone())
+}
+
 async fn requested(cluster: &Cluster, account: &Account, node: &OVSNode) -> Result<Token, OvsError> {
-    let audience = node.status.as_ref().and_then(|status| status.troubleshooting.as_ref()?.audience.clone());
+    let audience = audience(node);
     let wanted = TokenRequest {
         spec: TokenRequestSpec {
             audiences: audience.into_iter().collect(),

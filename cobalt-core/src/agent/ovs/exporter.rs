@@ -189,7 +189,7 @@ impl Source for Exporter {
         }
         let issues = self.verdict.as_ref().map(|verdict| (verdict.issues(), verdict.stale_flows()));
         if let Some((issues, stale_flows)) = issues {
-            families::write_verdict(&mut text, &issues, stale_flows);
+            families::write_verdict(&mut text, issues.as_ref(), stale_flows);
         }
         text.finish()
     }

@@ -236,7 +236,8 @@ fn daemon(name: &str, daemon: &Daemon, all: &mut Vec<Finding>) {
     match daemon {
         Daemon::Responsive { .. } => {}
         Daemon::Unresponsive => {
-            let message = format!("{name} does not answer its control socket: it hangs");
+            let message =
+                format!("{name} does not answer its control socket: it hangs, or the agent may not use the socket");
             all.push(Finding::new(IssueType::DaemonUnresponsive, name, message));
         }
         Daemon::Absent => {

@@ -283,13 +283,14 @@ impl OvsAgent {
     }
 
     fn conclude(&self, seen: &Section<OvsSnapshot>, previous: &OVSNodeStatus, wanted: &OVSNodeStatus, memory: &Memory) {
-        let mut counted = BTreeMap::new();
-        if let Section::Known(snapshot) = seen {
+        let counted = seen.known().map(|snapshot| {
+            let mut counted = BTreeMap::new();
             let found = find(snapshot, memory, &self.config);
             for finding in found.iter().filter(|finding| memory.confirms(finding, previous, self.clock.now())) {
                 *counted.entry(finding.type_).or_insert(0) += 1;
             }
-        }
+            counted
+        });
         let stale =
             memory.stale_flows.known().map(|cookies| cookies.values().fold(0, |sum: u64, n| sum.saturating_add(*n)));
         self.verdict.set(wanted.clone(), counted, stale);

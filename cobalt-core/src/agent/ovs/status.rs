@@ -84,6 +84,9 @@ fn describe(seen: &OvsSnapshot, status: &mut OVSNodeStatus) {
     if seen.database_connected || !seen.bridges.is_empty() {
         status.bridges = Some(bridges(seen));
         status.interfaces = Some(api::Interfaces { physical: Some(physical(seen)), bonds: Some(bonds(seen)) });
+    }
+    // The counters come from the database: while it is away the last ones stay.
+    if seen.database_connected {
         status.metrics = Some(metrics(seen));
     }
     status.flow_stats = flow_stats(seen);
@@ -229,8 +232,10 @@ fn flow_stats(seen: &OvsSnapshot) -> Option<api::FlowStats> {
 
 /// Totals over all ports. A counter that a port does not have counts as none.
 fn metrics(seen: &OvsSnapshot) -> api::SwitchMetrics {
+    // A member of a bond of the kernel's is no port of the switch: its packets are counted at the bond.
+    let is_kernel_bond = |name: &str| seen.bonds.iter().any(|bond| bond.kind == BondKind::Kernel && bond.name == name);
     let sum = |names: &[&str]| {
-        let ports = seen.interfaces.iter();
+        let ports = seen.interfaces.iter().filter(|port| !port.bond.as_deref().is_some_and(is_kernel_bond));
         let counts = ports.flat_map(|port| names.iter().filter_map(|name| port.statistics.get(*name).copied()));
         Some(i64::try_from(counts.fold(0, u64::saturating_add)).unwrap_or(i64::MAX))
     };

@@ -15,7 +15,7 @@ pub struct Verdict(Arc<Mutex<Judged>>);
 #[derive(Debug, Default)]
 struct Judged {
     status: Option<OVSNodeStatus>,
-    issues: BTreeMap<IssueType, usize>,
+    issues: Option<BTreeMap<IssueType, usize>>,
     stale_flows: Option<u64>,
 }
 
@@ -25,8 +25,9 @@ impl Verdict {
         lock(&self.0).status.clone()
     }
 
-    /// How many issues of each type there are, those included that are not listed one by one.
-    pub fn issues(&self) -> BTreeMap<IssueType, usize> {
+    /// How many issues of each type there are, those included that are not listed one by one; none if the last look
+    /// failed: nobody knows then.
+    pub fn issues(&self) -> Option<BTreeMap<IssueType, usize>> {
         lock(&self.0).issues.clone()
     }
 
@@ -35,7 +36,12 @@ impl Verdict {
         lock(&self.0).stale_flows
     }
 
-    pub(super) fn set(&self, status: OVSNodeStatus, issues: BTreeMap<IssueType, usize>, stale_flows: Option<u64>) {
+    pub(super) fn set(
+        &self,
+        status: OVSNodeStatus,
+        issues: Option<BTreeMap<IssueType, usize>>,
+        stale_flows: Option<u64>,
+    ) {
         *lock(&self.0) = Judged { status: Some(status), issues, stale_flows };
     }
 }

@@ -11,12 +11,12 @@ use std::{
 };
 
 use axum::body::Bytes;
-use futures::{Stream, StreamExt, stream, stream::BoxStream};
+use futures::{StreamExt, stream, stream::BoxStream};
 use jiff::Timestamp;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
-    time::{Instant, sleep_until},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    time::{Instant, sleep_until, timeout_at},
 };
 
 use super::{
@@ -29,6 +29,9 @@ use crate::{
     ovs::{CaptureRequest, OvsInspector},
     runtime::{events::Severity, lock, shutdown::Shutdown},
 };
+
+/// How many pieces of a capture wait for their reader.
+const PIECES: usize = 4;
 
 /// What a capture may cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +136,10 @@ impl Drop for End {
 }
 
 impl Live {
+    fn give_up(&mut self, why: &str) {
+        self.end.how = Some(why.to_owned());
+    }
+
     async fn next(&mut self) -> Option<crate::Result<Bytes>> {
         if self.end.how.is_some() {
             return None;
@@ -221,8 +228,27 @@ impl Captures {
         request: &CaptureRequest,
         caller: &str,
     ) -> Result<PacketStream, Failure> {
-        let live = self.open(switch, request, caller, self.stop.clone()).await?;
-        Ok(stream::unfold(live, |mut live| async { live.next().await.map(|chunk| (chunk, live)) }).boxed())
+        let mut live = self.open(switch, request, caller, self.stop.clone()).await?;
+        let (send, mut packets) = mpsc::channel(PIECES);
+        // A task of its own: a reader that stops reading must not keep the capture beyond its time.
+        tokio::spawn(async move {
+            loop {
+                let chunk = tokio::select! {
+                    () = send.closed() => return,
+                    chunk = live.next() => chunk,
+                };
+                let Some(chunk) = chunk else { return };
+                match timeout_at(live.until, send.send(chunk)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        live.give_up("its reader did not read");
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(stream::poll_fn(move |context| packets.poll_recv(context)).boxed())
     }
 
     /// Begins a capture that is fetched later.
@@ -351,12 +377,4 @@ fn random_id() -> Result<String, Failure> {
         let _ = write!(id, "{byte:02x}"); // a String takes everything
         id
     }))
-}
-
-/// A stream that ends with an error once its time is over, so that a reader who stops reading holds nothing.
-pub(super) fn until<T, S>(items: S, deadline: Instant) -> impl Stream<Item = T> + Send
-where
-    S: Stream<Item = T> + Send,
-{
-    items.take_until(sleep_until(deadline))
 }

@@ -215,7 +215,7 @@ fn bond(bond: &Bond) -> Vec<Finding> {
             format!("bond {name} sends over none of its {all} members: the host is cut off behind it"),
             "look at the members below, and at the port channel of the physical switch",
         ));
-    } else if enabled < all {
+    } else if !bond.members.iter().all(|member| bond.is_sound(member)) {
         found.push(finding(
             Severity::Warning,
             "BondDegraded",
@@ -224,7 +224,7 @@ fn bond(bond: &Bond) -> Vec<Finding> {
             "look at the members below; the next failure may cut the host off",
         ));
     }
-    found.extend(bond.members.iter().filter(|member| !member.enabled).map(|out| member(bond, out)));
+    found.extend(bond.members.iter().filter(|member| !bond.is_sound(member)).map(|out| member(bond, out)));
     found
 }
 

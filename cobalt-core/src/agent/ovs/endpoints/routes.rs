@@ -18,14 +18,14 @@ use futures::{StreamExt, stream};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
     Limits,
     answer::Failure,
     audit::{Auditor, Deed},
-    capture::{Captures, PacketStream, until},
+    capture::{Captures, PacketStream},
     diagnose,
     guard::{Caller, Guard, Right},
     resolve,
@@ -268,14 +268,15 @@ async fn flows(
     let turn = parts.dumps.clone().try_acquire_owned();
     let turn = turn.map_err(|_| Failure::too_many("the flows of this host are being read by others; try again"))?;
     let flows = parts.switch.flows(bridge, table).await?;
-    let flows = until(flows, Instant::now() + parts.limits.flows_time).boxed();
-    Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(flows, limit, turn))).into_response())
+    let deadline = Instant::now() + parts.limits.flows_time;
+    Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(flows, limit, deadline, turn))).into_response())
 }
 
 /// Flows as lines of JSON, and a last line that says that it is the last.
 fn lines(
     flows: stream::BoxStream<'static, crate::Result<crate::ovs::Flow>>,
     limit: u64,
+    deadline: Instant,
     turn: OwnedSemaphorePermit,
 ) -> impl futures::Stream<Item = Result<Bytes, serde_json::Error>> + Send {
     /// Lines are sent some at a time.
@@ -284,15 +285,20 @@ fn lines(
         flows: stream::BoxStream<'static, crate::Result<crate::ovs::Flow>>,
         sent: u64,
         limit: u64,
+        deadline: Instant,
         _turn: OwnedSemaphorePermit,
     }
-    let reading = Reading { flows, sent: 0, limit, _turn: turn };
+    let reading = Reading { flows, sent: 0, limit, deadline, _turn: turn };
     stream::unfold(Some(reading), |reading| async {
         let mut reading = reading?;
         let mut text = Vec::new();
         let mut end = None;
         for _ in 0..TOGETHER {
-            let line = match reading.flows.next().await {
+            let Ok(next) = timeout_at(reading.deadline, reading.flows.next()).await else {
+                end = Some((true, Some("the time for one answer is over".to_owned())));
+                break;
+            };
+            let line = match next {
                 Some(Ok(_)) if reading.sent == reading.limit => {
                     end = Some((true, None));
                     break;

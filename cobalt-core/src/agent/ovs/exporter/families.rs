@@ -219,7 +219,16 @@ fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
 }
 
 /// What took the agent several looks to find out.
-pub(super) fn write_verdict(text: &mut Text, issues: &BTreeMap<IssueType, usize>, stale_flows: Option<u64>) {
+pub(super) fn write_verdict(text: &mut Text, issues: Option<&BTreeMap<IssueType, usize>>, stale_flows: Option<u64>) {
+    if let Some(issues) = issues {
+        write_issues(text, issues);
+    }
+    if let Some(flows) = stale_flows {
+        text.family("ovs_stale_flows", Gauge, "Flows that nothing in OVN explains").plain(flows);
+    }
+}
+
+fn write_issues(text: &mut Text, issues: &BTreeMap<IssueType, usize>) {
     let count = |type_: IssueType| issues.get(&type_).copied().unwrap_or(0) as u64;
     let mut family = text.family("ovs_issues", Gauge, "What is wrong with the switch, by type");
     for type_ in IssueType::ALL {
@@ -228,7 +237,4 @@ pub(super) fn write_verdict(text: &mut Text, issues: &BTreeMap<IssueType, usize>
     }
     let orphans = count(IssueType::OrphanPort);
     text.family("ovs_orphan_ports", Gauge, "Ports that claim to be a VM's and are not").plain(orphans);
-    if let Some(flows) = stale_flows {
-        text.family("ovs_stale_flows", Gauge, "Flows that nothing in OVN explains").plain(flows);
-    }
 }

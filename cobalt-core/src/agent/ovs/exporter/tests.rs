@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     agent::{exporter::tests::check_format, ovs::tests::sound},
+    api::OVSNodeStatus,
     ovs::{DatapathCounters, MockOvsInspector, OvsFeatures},
 };
 
@@ -24,7 +25,9 @@ fn counters() -> OvsCounters {
 }
 
 async fn scrape(snapshot: OvsSnapshot, counters: OvsCounters) -> String {
-    let text = Exporter::new(switch(snapshot, counters), &Metrics::new()).verdict(Verdict::default()).scrape().await;
+    let verdict = Verdict::default();
+    verdict.set(OVSNodeStatus::default(), Some(BTreeMap::new()), None);
+    let text = Exporter::new(switch(snapshot, counters), &Metrics::new()).verdict(verdict).scrape().await;
     check_format(&text);
     text
 }
@@ -48,6 +51,13 @@ async fn everything_is_told_once_and_in_the_format() {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
     assert!(!text.contains("ovs_stale_flows"), "unknown is not zero");
+}
+
+#[tokio::test]
+async fn issues_are_unknown_and_not_none_while_nobody_could_look() {
+    let exporter = Exporter::new(switch(sound(), counters()), &Metrics::new()).verdict(Verdict::default());
+    let text = exporter.scrape().await;
+    assert!(!text.contains("ovs_issues") && !text.contains("ovs_orphan_ports"), "{text}");
 }
 
 #[tokio::test]
