@@ -45,13 +45,13 @@ use crate::error::{Error, Result};
 ///     ("OS_AUTH_URL", "https://keystone.example/v3"),
 ///     ("OS_USERNAME", "operator"),
 ///     ("OS_USER_DOMAIN_NAME", "Default"),
-///     ("OS_PASSWORD", "secret"),
+///     ("OS_PASSWORD", "open sesame"),
 ///     ("OS_PROJECT_NAME", "admin"),
 ///     ("OS_PROJECT_DOMAIN_NAME", "Default"),
 ///     ("OS_REGION_NAME", "west"),
 /// ])?;
 /// assert_eq!(cloud.region(), Some("west"));
-/// assert!(!format!("{cloud:?}").contains("secret"));
+/// assert!(!format!("{cloud:?}").contains("sesame"));
 /// # Ok::<(), cobalt_openstack::Error>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -79,10 +79,12 @@ const KEPT: &[(&str, &str)] = &[("qemu-img", "qemu-utils")];
 
 /// Makes sure that all of it is there: installs it when we may, and names exactly what is missing when we may not.
 pub(crate) fn ensure() -> Result<()> {
-    let outcome = programs();
-    // After the programs: one of them makes the environment.
+    programs()
+}
+
+/// What an OpenStack control plane needs besides, which takes a while to bring.
+pub(crate) fn ensure_openstack() {
     python::prepare();
-    outcome
 }
 
 fn programs() -> Result<()> {

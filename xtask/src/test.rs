@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
             report.tests("nodes with a real Open vSwitch", named(&OVS.map(str::to_owned)), true)?;
         }
         Some(RigName::Openstack) => {
+            needs::ensure_openstack();
             report.tests("a real OpenStack control plane", named(&OPENSTACK.map(str::to_owned)), true)?;
         }
     }

@@ -1,10 +1,12 @@
 //! What a snapshot says of a node that is well.
 
+use std::time::Duration;
+
 use cobalt_core::ovs::{Binding, BondKind, Bridge, InterfaceRole, OvsInspector};
 use cobalt_ovs::{OvsSwitch, Southbound};
 use cobalt_rig::ovs::{Daemon, Node, NodeOptions, Way, available};
 
-use crate::rig::{bond, controller, interface, seen, shared, switch, switch_options};
+use crate::rig::{LIMIT, bond, controller, interface, seen, shared, switch, switch_options};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_described_as_it_is() {
@@ -73,10 +75,19 @@ async fn counters_and_learned_addresses_are_those_of_the_switch() {
     let Some(node) = shared("counters_and_learned_addresses_are_those_of_the_switch") else { return };
     let switch = switch(&node).await;
     node.vm(0).ping(&node.vm(1).address(), 3).unwrap();
-    let counters = switch.counters().await.unwrap();
+    // A daemon adds its events up some seconds after they happened.
+    let counted = async {
+        loop {
+            let counters = switch.counters().await.unwrap();
+            if counters.coverage["ovs-vswitchd"].contains_key("netdev_received") {
+                return counters;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let counters = tokio::time::timeout(LIMIT, counted).await.expect("events of the switch");
     let datapath = counters.datapaths.values().next().expect("a datapath");
     assert!(datapath.hit + datapath.missed > 0, "{counters:?}");
-    assert!(counters.coverage["ovs-vswitchd"].contains_key("netdev_received"), "{counters:?}");
     assert!(counters.memory["ovs-vswitchd"].get("ports").is_some_and(|ports| *ports > 0), "{:?}", counters.memory);
     let found = seen(&switch, "packets of the guest", |found| {
         interface(found, "tap-vm1").statistics.get("rx_packets").is_some_and(|packets| *packets >= 3)
