@@ -12,10 +12,13 @@
 
 mod placement;
 mod types;
+pub mod view;
 
 use async_trait::async_trait;
 
-pub use placement::{Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, Traits};
+pub use placement::{
+    Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, TraitChange, Traits, change_traits,
+};
 pub use types::{
     AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, NewServer,
     NovaHypervisor, Server, ServerStatus, ServiceState, TaskState,
@@ -26,7 +29,7 @@ pub use placement::MockPlacementClient;
 
 use crate::{
     Result,
-    ids::{AggregateId, HostName, InstanceId, MigrationId, ServiceId},
+    ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
 };
 
 /// OpenStack's compute service.
@@ -49,13 +52,17 @@ pub trait NovaClient: Send + Sync {
     /// All compute services of the region, ordered by host.
     async fn services(&self) -> Result<Vec<ComputeService>>;
 
+    /// The compute service of exactly this host.
+    async fn service_on(&self, host: &HostName) -> Result<ComputeService>;
+
     /// Lets the scheduler use a host again. Repeating it changes nothing.
     async fn enable_service(&self, id: &ServiceId) -> Result<()>;
 
     /// Keeps the scheduler from using a host, with the reason people will read. Repeating it updates the reason.
     async fn disable_service(&self, id: &ServiceId, reason: &str) -> Result<()>;
 
-    /// Declares a host dead (`true`) before Nova notices, or takes that back.
+    /// Declares a host dead (`true`) before Nova notices, or takes that back, which is a
+    /// [`Error::Conflict`](crate::Error::Conflict) until the host's agent has cleaned up after evacuations.
     async fn force_service_down(&self, id: &ServiceId, down: bool) -> Result<()>;
 
     /// Removes a service. [`Error::Conflict`](crate::Error::Conflict) while servers are on the host.
@@ -63,6 +70,12 @@ pub trait NovaClient: Send + Sync {
 
     /// All hypervisors of the region, ordered by host.
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>>;
+
+    /// The hypervisor with this UUID, with its servers.
+    async fn hypervisor(&self, id: &ProviderId) -> Result<NovaHypervisor>;
+
+    /// The hypervisor that gives itself exactly this name, with its servers.
+    async fn hypervisor_named(&self, hostname: &str) -> Result<NovaHypervisor>;
 
     /// The servers whose host is exactly this one, of all projects, ordered by id.
     async fn servers_on(&self, host: &HostName) -> Result<Vec<Server>>;
@@ -96,7 +109,8 @@ pub trait NovaClient: Send + Sync {
     async fn confirm_migration(&self, id: &InstanceId) -> Result<()>;
 
     /// Rebuilds a server of a dead host elsewhere. [`Error::Refused`](crate::Error::Refused) while the host's
-    /// service is up.
+    /// service is up, [`Error::Conflict`](crate::Error::Conflict) while something is done with the server: Nova itself
+    /// would rebuild it twice, so an implementation looks first.
     async fn evacuate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>, after: AfterEvacuation) -> Result<()>;
 
     /// Sets a server's status by decree.

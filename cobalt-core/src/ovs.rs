@@ -23,6 +23,10 @@ pub struct OvsFeatures {
     pub trace: bool,
     /// [`OvsInspector::capture`] works.
     pub capture: bool,
+    /// [`OvsInspector::flows`] works.
+    pub flows: bool,
+    /// [`OvsInspector::counters`] works.
+    pub counters: bool,
     /// The OVN southbound database can be read, so stale flows can be told from live ones.
     pub southbound: bool,
 }
@@ -62,7 +66,7 @@ impl Daemon {
 pub struct OvsSnapshot {
     /// When it was taken.
     pub at: Timestamp,
-    /// Whether the configuration database is connected. If not, the rest is what was last known.
+    /// Whether the configuration database is connected. If not, the rest is what was last known, or nothing.
     pub database_connected: bool,
     /// `ovsdb-server`.
     pub database: Daemon,
@@ -74,7 +78,7 @@ pub struct OvsSnapshot {
     pub bridges: Vec<Bridge>,
     /// The interfaces of all bridges.
     pub interfaces: Vec<Interface>,
-    /// The bonds.
+    /// The bonds. Those of the switch tell the truth about their members only while it is responsive.
     pub bonds: Vec<Bond>,
     /// OVN's controller, where the host has one.
     pub controller: Option<Controller>,
@@ -87,7 +91,7 @@ pub struct OvsSnapshot {
 pub struct Bridge {
     /// Its name.
     pub name: String,
-    /// How many ports it has.
+    /// How many ports it has; a bond is one.
     pub ports: u32,
     /// `system` or `netdev`.
     pub datapath_type: String,
@@ -98,7 +102,7 @@ pub struct Bridge {
 impl Bridge {
     /// Flows in all tables; `None` if the bridge does not answer.
     pub fn total_flows(&self) -> Option<u64> {
-        self.flows.as_ref().map(|tables| tables.values().sum())
+        self.flows.as_ref().map(|tables| tables.values().fold(0, |sum: u64, flows| sum.saturating_add(*flows)))
     }
 }
 
@@ -139,12 +143,42 @@ pub struct Interface {
     pub ifindex: Option<u32>,
     /// The OpenFlow port; -1 if the device could never be opened.
     pub ofport: Option<i64>,
+    /// The hardware address of the device at the other end: that of the VM's card (`attached-mac`), or the device's own.
+    pub mac: Option<String>,
+    /// The VM it belongs to (`vm-uuid`).
+    pub instance: Option<String>,
     /// The logical port it claims to be (`iface-id`).
     pub logical_port: Option<String>,
-    /// Whether OVN knows that logical port here; `None` without a controller to ask.
-    pub bound: Option<bool>,
+    /// What OVN makes of that claim; `None` without one, or without a controller to ask.
+    pub binding: Option<Binding>,
+    /// The host at the other end of a tunnel, by its name in OVN.
+    pub remote_chassis: Option<String>,
+    /// Whether OVN still has that host; `None` without the southbound database.
+    pub remote_known: Option<bool>,
     /// Counters under the switch's own names. The set of names is open.
     pub statistics: BTreeMap<String, u64>,
+}
+
+/// What OVN makes of a port's claim to be a logical port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binding {
+    /// It is that port, here.
+    Here,
+    /// The logical port exists and is bound elsewhere: to that chassis, or to another interface of this host.
+    Elsewhere(String),
+    /// There is no such logical port.
+    Unknown,
+}
+
+/// Who makes several interfaces one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BondKind {
+    /// The switch.
+    Ovs,
+    /// The kernel; the switch sees one interface.
+    Kernel,
 }
 
 /// One bond.
@@ -152,8 +186,12 @@ pub struct Interface {
 pub struct Bond {
     /// Its name.
     pub name: String,
+    /// Who makes it.
+    pub kind: BondKind,
     /// How it distributes, such as `balance-tcp`.
     pub mode: String,
+    /// Whether it negotiates by LACP.
+    pub lacp: bool,
     /// Its members, ordered by name.
     pub members: Vec<BondMember>,
 }
@@ -162,6 +200,13 @@ impl Bond {
     /// Members that carry traffic.
     pub fn active_members(&self) -> usize {
         self.members.iter().filter(|member| member.enabled).count()
+    }
+
+    /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
+    /// at a time.
+    pub fn is_sound(&self, member: &BondMember) -> bool {
+        let waits = self.kind == BondKind::Kernel && self.mode == "active-backup" && member.link_up == Some(true);
+        member.enabled || (waits && self.active_members() > 0)
     }
 }
 
@@ -172,8 +217,14 @@ pub struct BondMember {
     pub name: String,
     /// Whether the bond sends over it. This is the truth; a link that is up is not.
     pub enabled: bool,
+    /// Whether its link is up; `None` if nobody says.
+    pub link_up: Option<bool>,
+    /// Its speed in bits per second. The members of a kernel's bond are no interfaces of the switch, so only this tells.
+    pub speed_bps: Option<u64>,
     /// What LACP says: `current`, `expired`, `defaulted`; `None` without LACP.
     pub lacp: Option<String>,
+    /// The partner's system, as LACP names it; `None` without LACP or without a partner.
+    pub partner: Option<String>,
 }
 
 /// OVN's controller on this host.
@@ -191,6 +242,9 @@ pub struct Controller {
     pub openflow_connected: Option<bool>,
     /// How many configuration steps it is behind the northbound database; `None` if unknown.
     pub lag: Option<u64>,
+    /// Logical ports that OVN has bound to this host and that no interface here claims; `None` without the southbound
+    /// database.
+    pub unplugged: Option<Vec<String>>,
 }
 
 /// Something changed.
@@ -212,6 +266,8 @@ pub struct TraceRequest {
     pub in_port: String,
     /// Source and destination at the link layer.
     pub ethernet: (String, String),
+    /// The VLAN it is tagged with.
+    pub vlan: Option<u16>,
     /// Source and destination addresses, if it is an IP packet.
     pub ip: Option<(IpAddr, IpAddr)>,
     /// What IP carries.
@@ -226,6 +282,8 @@ pub enum Transport {
     Tcp(u16, u16),
     /// UDP, from port, to port.
     Udp(u16, u16),
+    /// SCTP, from port, to port.
+    Sctp(u16, u16),
     /// An echo request.
     IcmpEcho,
 }
@@ -279,6 +337,51 @@ pub struct CaptureRequest {
     pub snap_len: u32,
 }
 
+/// One flow of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flow {
+    /// Its table.
+    pub table: u8,
+    /// Its priority; the highest that matches wins.
+    pub priority: u16,
+    /// Who put it there, by a number of their own.
+    pub cookie: u64,
+    /// How long it has been there.
+    pub age: Duration,
+    /// Packets that met it.
+    pub packets: u64,
+    /// Bytes of those packets.
+    pub bytes: u64,
+    /// What it matches, as `ovs-ofctl` would write it; empty matches everything.
+    pub matched: String,
+    /// What it does, as `ovs-ofctl` would write it; `drop` if nothing.
+    pub actions: String,
+}
+
+/// What the daemons count about themselves. The sets of names are open.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OvsCounters {
+    /// The datapaths, by name (`ovs-netdev`, `ovs-system`).
+    pub datapaths: BTreeMap<String, DatapathCounters>,
+    /// Events since the start, by daemon (`ovs-vswitchd`, `ovsdb-server`, `ovn-controller`) and name.
+    pub coverage: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What takes memory, by daemon and name.
+    pub memory: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// What a datapath counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DatapathCounters {
+    /// Packets that met a cached flow.
+    pub hit: u64,
+    /// Packets that had to be asked about.
+    pub missed: u64,
+    /// Packets that were lost on the way to being asked about.
+    pub lost: u64,
+    /// Cached flows now.
+    pub flows: u64,
+}
+
 /// A learned address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FdbEntry {
@@ -322,6 +425,17 @@ pub trait OvsInspector: Send + Sync {
     /// Captures packets of one port, as the bytes of a pcap file, within the request's bounds.
     async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
         Err(Error::unsupported(format!("capture on {}", request.port), "this switch"))
+    }
+
+    /// The flows of a bridge, of one table or of all, as they are read: there may be a hundred thousand.
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        let which = table.map_or_else(String::new, |table| format!(" in table {table}"));
+        Err(Error::unsupported(format!("read the flows{which} of {bridge}"), "this switch"))
+    }
+
+    /// What the daemons count about themselves; a daemon that does not answer is left out.
+    async fn counters(&self) -> Result<OvsCounters> {
+        Err(Error::unsupported("read the counters", "this switch"))
     }
 
     /// The addresses a bridge has learned.

@@ -6,12 +6,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use kube::Resource;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    api::{Condition, Hypervisor, HypervisorStatus},
-    runtime::fields::FieldSet,
-};
+use crate::{api::Condition, runtime::fields::FieldSet};
 
 /// A condition as people read it in an Event.
 pub(crate) fn sentence(condition: &Condition) -> String {
@@ -21,8 +20,8 @@ pub(crate) fn sentence(condition: &Condition) -> String {
 
 /// The newer of what the cache holds and what the server answered to our own write. Versions are compared as the numbers
 /// they are; if one is none, the cache is believed.
-pub(crate) fn newer(cached: Option<Arc<Hypervisor>>, written: Option<Arc<Hypervisor>>) -> Option<Arc<Hypervisor>> {
-    let version = |object: &Arc<Hypervisor>| object.metadata.resource_version.as_deref()?.parse::<u64>().ok();
+pub(crate) fn newer<K: Resource>(cached: Option<Arc<K>>, written: Option<Arc<K>>) -> Option<Arc<K>> {
+    let version = |object: &Arc<K>| object.meta().resource_version.as_deref()?.parse::<u64>().ok();
     match (cached, written) {
         (Some(cached), Some(written)) if version(&written) > version(&cached) && version(&cached).is_some() => {
             Some(written)
@@ -33,13 +32,13 @@ pub(crate) fn newer(cached: Option<Arc<Hypervisor>>, written: Option<Arc<Hypervi
     }
 }
 
-/// The parts of a Hypervisor that are ours, as they were observed.
-pub(crate) fn ours(observed: Option<&Hypervisor>, owned: &FieldSet) -> Value {
+/// The parts of an object that are ours, as they were observed.
+pub(crate) fn ours<K: Serialize>(observed: Option<&K>, owned: &FieldSet) -> Value {
     let Some(observed) = observed.filter(|_| !owned.is_empty()) else { return json!({}) };
     match serde_json::to_value(observed) {
         Ok(object) => owned.project(&object),
         // Plain data always encodes. Were it ever not so, an empty start would delete, so start from the object.
-        Err(error) => unreachable!("a Hypervisor is plain data: {error}"),
+        Err(error) => unreachable!("an object of the API is plain data: {error}"),
     }
 }
 
@@ -67,10 +66,10 @@ pub(crate) fn object<'a>(body: &'a mut Value, section: &str) -> &'a mut Map<Stri
 /// The body of a status apply: what is ours as observed, the given fields, and the given conditions.
 ///
 /// `removed` tells which conditions to let go.
-pub(crate) fn status_body<'a>(
-    observed: Option<&Hypervisor>,
+pub(crate) fn status_body<'a, K: Serialize>(
+    observed: Option<&K>,
     owned: &FieldSet,
-    fields: &HypervisorStatus,
+    fields: &impl Serialize,
     conditions: impl Iterator<Item = &'a Condition>,
     removed: impl Fn(&str) -> bool,
 ) -> Value {
@@ -81,7 +80,7 @@ pub(crate) fn status_body<'a>(
         .flatten()
         .filter_map(|condition| Some((condition["type"].as_str()?.to_owned(), condition.clone())))
         .collect();
-    let fields = HypervisorStatus { conditions: Vec::new(), ..fields.clone() };
+    // The conditions among the fields are overwritten below by those that are merged.
     overlay(&mut body, "status", serde_json::to_value(fields).unwrap_or_default());
     for condition in conditions {
         list.insert(condition.type_.clone(), serde_json::to_value(condition).unwrap_or_default());

@@ -149,7 +149,7 @@ pub use error::SimError;
 pub use nova::{Flavor, SimNova, SimPlacement};
 pub use region::{Region, RegionBuilder};
 pub use seams::{SimBackend, SimFencer, SimHostSystem, SimSwitch};
-pub use world::{DaemonState, Driver, HostStatus, Note, SwitchFault, Timing, Violation, VmSpec, World};
+pub use world::{DaemonState, Driver, HostStatus, Note, Orphan, SwitchFault, Timing, Violation, VmSpec, World};
 
 // The crate whose types stand in our signatures.
 pub use cobalt_apiserver as apiserver;

@@ -10,6 +10,7 @@ mod cli;
 mod needs;
 mod policy;
 mod process;
+mod python;
 mod report;
 mod rig;
 mod snapshots;

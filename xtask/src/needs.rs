@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tools;
+use crate::{python, tools};
 
 /// Something that must be there.
 #[derive(Debug)]
@@ -52,12 +52,26 @@ const NEEDS: &[Need] = &[
     rig("nsenter", "util-linux", "enters it"),
     rig("mount", "mount", "gives it its own files"),
     rig("kill", "procps", "ends daemons of hosts"),
+    // Nodes with a real Open vSwitch and OVN.
+    rig("ovsdb-server", "openvswitch-common", "is the switch's database"),
+    rig("ovs-vswitchd", "openvswitch-switch", "is the switch under test"),
+    rig("ovn-controller", "ovn-host", "tells it what to do"),
+    rig("ovn-northd", "ovn-central", "tells OVN's controllers what to do"),
+    rig("ovn-nbctl", "ovn-common", "makes logical networks"),
+    rig("ping", "iputils-ping", "is what guests on a node send"),
+    rig("ethtool", "ethtool", "sets up their cards"),
     // The second opinion on our client.
     rig(LIBVIRT_HEADERS, "libvirt-dev", "lets libvirt's own C library be linked"),
     rig("pkg-config", "pkg-config", "finds it"),
     // A private message bus with a systemd on it that does as told.
     rig("dbus-daemon", "dbus-daemon", "is the message bus of a host"),
     rig("/usr/lib/python3/dist-packages/dbusmock", "python3-dbusmock", "plays systemd on it"),
+    // An OpenStack control plane, with its packages from PyPI.
+    rig("mariadbd", "mariadb-server", "keeps its databases"),
+    rig("mariadb-install-db", "mariadb-server", "makes them"),
+    rig("mariadb", "mariadb-client", "changes them"),
+    rig("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server", "carries messages between its parts"),
+    rig("/usr/share/doc/python3-venv", "python3-venv", "makes the environment it runs in"),
 ];
 
 /// Programs that a package above pushes out when they came from another release: they come back from this one.
@@ -65,6 +79,15 @@ const KEPT: &[(&str, &str)] = &[("qemu-img", "qemu-utils")];
 
 /// Makes sure that all of it is there: installs it when we may, and names exactly what is missing when we may not.
 pub(crate) fn ensure() -> Result<()> {
+    programs()
+}
+
+/// What an OpenStack control plane needs besides, which takes a while to bring.
+pub(crate) fn ensure_openstack() {
+    python::prepare();
+}
+
+fn programs() -> Result<()> {
     tools::prepare();
     let absent = missing(NEEDS, is_there);
     if absent.is_empty() {
@@ -110,6 +133,8 @@ fn describe(missing: &[&Need]) -> String {
 
 fn install(packages: &[&str]) -> Result<()> {
     println!("== preparing: apt-get install {}", packages.join(" "));
+    // The programs are wanted, not daemons that run from now on.
+    let _quiet = NoDaemons::begin(Path::new(POLICY));
     for arguments in [vec!["update"], [&["install", "--yes", "--no-install-recommends"], packages].concat()] {
         let mut command = Command::new("apt-get");
         command.args(&arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(std::process::Stdio::null());
@@ -119,6 +144,41 @@ fn install(packages: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What Debian's packages ask whether they may start their daemons.
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// While it lives, no package that is installed starts a daemon. A policy that is there already stays as it is.
+#[derive(Debug)]
+struct NoDaemons<'a> {
+    ours: Option<&'a Path>,
+}
+
+impl NoDaemons<'_> {
+    fn begin(policy: &Path) -> NoDaemons<'_> {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = std::fs::File::options();
+        let made = options.create_new(true).write(true).mode(0o755).open(policy);
+        let written =
+            made.and_then(|mut file| file.write_all(b"#!/bin/sh\n# Of cargo xtask, for a moment.\nexit 101\n"));
+        if let Err(error) = &written
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            println!("   packages may start daemons: cannot write {} ({error})", policy.display());
+        }
+        NoDaemons { ours: written.is_ok().then_some(policy) }
+    }
+}
+
+impl Drop for NoDaemons<'_> {
+    fn drop(&mut self) {
+        if let Some(policy) = self.ours {
+            // If it cannot be removed there is nobody to tell; its second line says whose it is.
+            let _ = std::fs::remove_file(policy);
+        }
+    }
 }
 
 pub(crate) fn is_there(what: &str) -> bool {
@@ -155,10 +215,23 @@ mod tests {
         assert!(text.ends_with("apt-get install util-linux"), "{text}");
     }
 
+    #[test]
+    fn a_policy_about_daemons_is_ours_for_a_moment_and_that_of_others_stays() {
+        let path = std::env::temp_dir().join(format!("cobalt-policy-{}", std::process::id()));
+        drop(std::fs::remove_file(&path));
+        let quiet = NoDaemons::begin(&path);
+        let answer = Command::new(&path).args(["openvswitch-switch", "start"]).status().expect("an answer");
+        assert_eq!(answer.code(), Some(101), "forbidden");
+        drop(NoDaemons::begin(&path));
+        assert!(path.exists(), "it belongs to the first");
+        drop(quiet);
+        assert!(!path.exists());
+    }
+
     #[cfg(feature = "rigs")]
     #[test]
-    fn everything_a_rig_of_hosts_needs_is_brought() {
-        for (what, package) in cobalt_rig::requirements() {
+    fn everything_a_rig_needs_is_brought() {
+        for (what, package) in cobalt_rig::requirements().chain(cobalt_rig::openstack_requirements()) {
             assert!(NEEDS.iter().any(|need| need.what == what && need.package == package), "{what} of {package}");
         }
     }

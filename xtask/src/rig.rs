@@ -18,7 +18,7 @@ use crate::cli::{RigAction, RigArguments, RigName};
 use crate::workspace::{self, cargo};
 
 /// A real server on a loaded machine.
-const START_LIMIT: Duration = Duration::from_secs(3 * 60);
+const START_LIMIT: Duration = Duration::from_secs(10 * 60);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(arguments: &RigArguments) -> Result<ExitCode> {
@@ -115,6 +115,18 @@ fn describe(rig: RigName, line: &str, pid: u32) -> Result<String> {
             let uris = ready["uris"].as_array().context("the rig did not say its URIs")?;
             let lines = uris.iter().filter_map(Value::as_str).map(|uri| format!("  virsh -c '{uri}' list --all\n"));
             format!("(pid {pid})\n\n{}", lines.collect::<String>())
+        }
+        RigName::Ovs => {
+            let lines = ready["commands"].as_array().context("the rig did not say how to reach it")?;
+            let lines = lines.iter().filter_map(Value::as_str).map(|command| format!("  {command}\n"));
+            format!("(pid {pid})\n\n{}", lines.collect::<String>())
+        }
+        RigName::Openstack => {
+            let variables = ready["environment"].as_object().context("the rig did not say its environment")?;
+            let lines =
+                variables.iter().filter_map(|(name, value)| Some(format!("  export {name}={}\n", value.as_str()?)));
+            let text = lines.collect::<String>();
+            format!("(pid {pid})\n\n{text}  cargo run -p cobalt-examples --example hosts_list\n")
         }
     };
     Ok(format!("{what} is up {way}\nstop it: cargo xtask rig down {name}\n"))
@@ -236,5 +248,11 @@ mod tests {
         let line = r#"{"what":"libvirt","uris":["qemu+tcp://10.0.0.1/system"]}"#;
         let text = describe(RigName::Libvirt, line, 7).expect("a description");
         assert!(text.contains("virsh -c 'qemu+tcp://10.0.0.1/system' list"), "{text}");
+        let line = r#"{"what":"a switch","commands":["ovs-vsctl --db=unix:/tmp/db.sock show"]}"#;
+        let text = describe(RigName::Ovs, line, 7).expect("a description");
+        assert!(text.contains("\n  ovs-vsctl --db=unix:/tmp/db.sock show\n"), "{text}");
+        let line = r#"{"what":"OpenStack","environment":{"OS_AUTH_URL":"http://10.0.0.1:5000/v3"}}"#;
+        let text = describe(RigName::Openstack, line, 7).expect("a description");
+        assert!(text.contains("export OS_AUTH_URL=http://10.0.0.1:5000/v3\n"), "{text}");
     }
 }

@@ -13,9 +13,10 @@ use crate::workspace::cargo;
 const UPDATE: &str = "COBALT_UPDATE_SNAPSHOTS";
 
 /// A kind of kept files, and the test that compares them: its program and (part of) its name.
-const KINDS: [(&str, &str, &str); 3] = [
+const KINDS: [(&str, &str, &str); 4] = [
     ("CRDs", "api", "the_files_in_deploy_crds_are_up_to_date"),
     ("metrics", "runtime", "the_metrics_are_the_documented_ones"),
+    ("metrics of the programs", "cli", "the_metrics_are_as_in_the_snapshot"),
     ("help texts", "cli", "the_help_is_as_in_the_snapshot"),
 ];
 

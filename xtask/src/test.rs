@@ -22,6 +22,12 @@ const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 /// The integration tests on hosts with a real libvirtd: the hosts themselves, and what talks to them.
 const LIBVIRT: [&str; 2] = ["hosts", "real"];
 
+/// The integration tests on nodes with a real Open vSwitch: the nodes themselves, the clients, and the agent.
+const OVS: [&str; 3] = ["nodes", "real_switch", "real_agent"];
+
+/// The integration tests on a real OpenStack control plane, likewise.
+const OPENSTACK: [&str; 2] = ["openstack", "openstack-real"];
+
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;
 
@@ -48,6 +54,13 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
         Some(RigName::Libvirt) => {
             report.tests("hosts with a real libvirtd", named(&LIBVIRT.map(str::to_owned)), true)?;
             second_opinion(&mut report)?;
+        }
+        Some(RigName::Ovs) => {
+            report.tests("nodes with a real Open vSwitch", named(&OVS.map(str::to_owned)), true)?;
+        }
+        Some(RigName::Openstack) => {
+            needs::ensure_openstack();
+            report.tests("a real OpenStack control plane", named(&OPENSTACK.map(str::to_owned)), true)?;
         }
     }
     Ok(report.close())

@@ -2,6 +2,7 @@
 
 pub mod crds;
 pub mod demo;
+pub mod ovs;
 
 use std::{io, process::ExitCode};
 
@@ -24,6 +25,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Print the CustomResourceDefinitions as YAML
     Crds(crds::Args),
+    /// Look into the virtual switch of one host: its status, a packet's way, a capture, what is wrong
+    Ovs(Box<ovs::Args>),
 }
 
 impl Args {
@@ -32,6 +35,7 @@ impl Args {
         let result = match self.command {
             Command::Demo(args) => demo::main(args).map_err(TaskError::from),
             Command::Crds(args) => crds::run(&args, &mut io::stdout().lock()).map_err(TaskError::from),
+            Command::Ovs(args) => return ovs::main(*args),
         };
         match result {
             Err(error) if is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,

@@ -19,7 +19,7 @@
 //! The agent needs to `get`, `list` and `watch` this one Secret of one namespace, and no other. If the spec says so it
 //! also asks cert-manager for the certificate; by default the operator does.
 
-mod bundle;
+pub(super) mod bundle;
 mod files;
 mod request;
 

@@ -12,7 +12,7 @@
 //! What a host can make us say is bounded by [`Limits`]; what is left out is counted.
 
 mod families;
-mod text;
+mod labels;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,14 +24,17 @@ use prometheus_client::{
 use tokio::time::timeout;
 
 use self::{
-    families::{BLOCK, DOMAIN, INTERFACE, Kind, Set, VCPU},
-    text::{Labels, Text},
+    families::{BLOCK, DOMAIN, INTERFACE, Set, VCPU},
+    labels::Labels,
 };
 use crate::{
     Error, Result,
     backend::{DomainStats, HypervisorBackend},
     runtime::{
-        metrics::{Metrics, Source},
+        metrics::{
+            Metrics, Source,
+            text::{Kind, Text},
+        },
         shutdown::Chain,
     },
 };
@@ -231,7 +234,7 @@ impl Exporter {
 }
 
 /// Keeps the first so many, and answers how many were not.
-fn keep<K: Clone + Ord, V>(map: &mut BTreeMap<K, V>, most: usize) -> usize {
+pub(super) fn keep<K: Clone + Ord, V>(map: &mut BTreeMap<K, V>, most: usize) -> usize {
     let Some(first) = map.keys().nth(most).cloned() else { return 0 };
     map.split_off(&first).len()
 }
@@ -253,4 +256,4 @@ impl Source for Exporter {
 }
 
 #[cfg(all(test, feature = "testing"))]
-mod tests;
+pub(super) mod tests;

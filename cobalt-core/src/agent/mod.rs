@@ -7,6 +7,7 @@
 //! [`NodeAgent`] is the loop, [`status::decide`] what it publishes, [`program`] the arguments of a program around it.
 //! Everything else an agent does is a [`Part`].
 
+mod beats;
 mod certificate;
 mod collect;
 pub mod exporter;
@@ -15,6 +16,8 @@ pub mod incident;
 mod migration;
 mod node;
 mod once;
+pub mod ovs;
+mod pace;
 mod part;
 pub mod program;
 mod reboot;

@@ -33,6 +33,7 @@ use self::{
 use super::{
     collect::{Collector, Dirty},
     incident,
+    pace::{Pace, Passed},
     part::{Board, Context, Own, Part},
 };
 use crate::{
@@ -44,7 +45,6 @@ use crate::{
         clock::Clock,
         events::Recorder,
         metrics::Metrics,
-        queue::Backoff,
         shutdown::{Chain, Shutdown, StopError, TaskGroup},
         state::Status,
         takeover::{TakeOver, compact_managed_fields},
@@ -239,48 +239,38 @@ impl NodeAgent {
         let Context { mut own, board, .. } = context;
         let mut collector = Collector::new(self.backend.clone(), self.host.clone(), &self.config);
         let mut heard = Heard::new(self.config.incidents, Counts::new(&self.metrics));
-        let backoff = Backoff { first: Duration::from_secs(1), limit: Duration::from_secs(60) };
-        let mut failures = 0_u32;
         // Subscribed before the first question, so that nothing falls between the two.
         let mut events = self.backend.events();
         let mut host_events = self.host.events();
         let mut resync = interval_at(Instant::now() + self.config.resync, self.config.resync);
         resync.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut due = Some(Instant::now());
-        // After a failed write nothing is written before this, however much happens.
-        let mut not_before = Instant::now();
+        let mut pace = Pace::new(self.config.coalesce);
         let (mut backend_ended, mut host_ended) = (false, false);
         loop {
-            // From the moment something arrives, not from the moment we began to wait for it; and the first of what
-            // arrives decides, so that a busy host is not put off for ever.
-            let soon = |due: Option<Instant>| {
-                let soon = Instant::now() + self.config.coalesce;
-                Some(due.map_or(soon, |due| due.min(soon)).max(not_before))
-            };
-            let (old, ready) = (heard.next(), due);
+            let old = heard.next();
             tokio::select! {
                 () = stop.triggered() => return,
                 event = events.next(), if !backend_ended => {
                     if let Some(event) = event {
                         heard.backend(event, Instant::now());
-                        due = soon(due);
+                        pace.touch();
                     } else {
                         backend_ended = true;
                         tracing::warn!("the hypervisor sends no more events, only the resync is left");
                     }
                 }
                 event = host_events.next(), if !host_ended => match event {
-                    Some(event) => { heard.dirty.note_host(&event); due = soon(due); }
+                    Some(event) => { heard.dirty.note_host(&event); pace.touch(); }
                     None => host_ended = true,
                 },
-                () = own.changed() => due = soon(due),
-                () = board.changed() => due = soon(due),
-                _ = resync.tick() => { heard.dirty.add(Dirty::all()); due = soon(due); }
+                () = own.changed() => pace.touch(),
+                () = board.changed() => pace.touch(),
+                _ = resync.tick() => { heard.dirty.add(Dirty::all()); pace.touch(); }
                 () = sleep_until(old.unwrap_or_else(Instant::now)), if old.is_some() => {
                     heard.grow_old(Instant::now());
-                    due = soon(due);
+                    pace.touch();
                 }
-                () = sleep_until(ready.unwrap_or_else(Instant::now)), if ready.is_some() => {
+                () = pace.due() => {
                     let began = Instant::now();
                     // A question may take long on a sick host; it only reads, so a shutdown need not wait for it.
                     tokio::select! {
@@ -290,24 +280,23 @@ impl NodeAgent {
                     heard.collected(collector.report(), Instant::now());
                     let published = publisher.publish(collector.report(), &mut heard).await;
                     let missing = collector.missing();
-                    failures = if published.is_err() || missing.is_some() { failures + 1 } else { 0 };
-                    let retry = Instant::now() + backoff.after(failures);
-                    due = (failures > 0).then_some(retry);
                     if let Ok(written) = &published && missing.is_none() {
                         heard.published(*written, Instant::now());
                     }
+                    let retry_in = pace.passed(match (&published, &missing) {
+                        (Err(_), _) => Passed::Unwritten,
+                        (Ok(_), Some(_)) => Passed::Incomplete,
+                        (Ok(_), None) => Passed::Complete,
+                    });
                     heard.dirty.add(missing.unwrap_or_default());
                     if let Err(error) = &published {
-                        not_before = retry;
-                        let retry_in = backoff.after(failures);
                         tracing::warn!(category = error.category(), ?retry_in, error = %Chain(error), "publish failed");
                     }
                     // What came meanwhile may have waited since we began.
                     for _ in 0..AT_ONCE {
                         let Some(Some(event)) = events.next().now_or_never().filter(|_| !backend_ended) else { break };
                         heard.backend(event, began);
-                        let soon = Instant::now().max(began + self.config.coalesce).max(not_before);
-                        due = Some(due.map_or(soon, |due| due.min(soon)).max(not_before));
+                        pace.touch_since(began);
                     }
                 }
             }

@@ -108,27 +108,32 @@ impl fmt::Debug for Context {
     }
 }
 
-/// The agent's own Hypervisor, followed by one watch for all parts.
-#[derive(Clone)]
-pub struct Own {
+/// The agent's own object (for the node agent its Hypervisor), followed by one watch for all parts.
+pub struct Own<K = Hypervisor> {
     key: ObjectKey,
-    store: Store<Hypervisor>,
+    store: Store<K>,
     changes: watch::Receiver<u64>,
 }
 
-impl fmt::Debug for Own {
+impl<K> Clone for Own<K> {
+    fn clone(&self) -> Self {
+        Self { key: self.key.clone(), store: self.store.clone(), changes: self.changes.clone() }
+    }
+}
+
+impl<K> fmt::Debug for Own<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Own").field(&self.key).finish()
     }
 }
 
-impl Own {
-    pub(super) fn new(key: ObjectKey, store: Store<Hypervisor>, changes: watch::Receiver<u64>) -> Self {
+impl<K> Own<K> {
+    pub(super) fn new(key: ObjectKey, store: Store<K>, changes: watch::Receiver<u64>) -> Self {
         Self { key, store, changes }
     }
 
-    /// The Hypervisor, once it is there.
-    pub fn get(&self) -> Option<Arc<Hypervisor>> {
+    /// The object, once it is there.
+    pub fn get(&self) -> Option<Arc<K>> {
         self.store.get(&self.key)
     }
 

@@ -33,6 +33,8 @@ pub const OPENVSWITCH_SERVICE: &str = "openvswitch-switch.service";
 pub const OPERATING_SYSTEM_UPDATE: &str = "OperatingSystemUpdate";
 /// Hypervisor: the TLS certificate is on the host.
 pub const TLS_CERTIFICATE_INSTALLED: &str = "TLSCertificateInstalled";
+/// Hypervisor: its OVSNode says that the switch works.
+pub const OVS_HEALTHY: &str = "OVSHealthy";
 
 /// Eviction: the drain may begin.
 pub const PREFLIGHT_CHECKS_SUCCEEDED: &str = "PreflightChecksSucceeded";
@@ -51,3 +53,9 @@ pub const OVN_CONTROLLER_CONNECTED: &str = "OVNControllerConnected";
 pub const ALL_BRIDGES_HEALTHY: &str = "AllBridgesHealthy";
 /// OVSNode: every bond is as it should be.
 pub const ALL_BONDS_HEALTHY: &str = "AllBondsHealthy";
+/// OVSNode: the daemons of the switch answer.
+pub const OVS_DAEMON_RESPONSIVE: &str = "OVSDaemonResponsive";
+/// OVSNode: ovn-controller is connected to the switch.
+pub const OPENFLOW_CONNECTED: &str = "OpenFlowConnected";
+/// OVSNode: the last look found no flow that nothing in OVN explains.
+pub const NO_STALE_FLOWS: &str = "NoStaleFlows";

@@ -25,6 +25,9 @@ pub const OFFBOARDING_TAINT: &str = "kvm.cloud.sap/offboarding";
 /// Annotation of a host's Lease: whether its agent is connected to libvirt (`connected`, `disconnected: why`).
 pub const LIBVIRT_ANNOTATION: &str = "kvm.cloud.sap/libvirt";
 
+/// Annotation of the Lease of a host's OVS agent: whether the switch works (`ready`, `not ready: why`).
+pub const SWITCH_ANNOTATION: &str = "ovs.c5c3.io/switch";
+
 /// Label of the Deployment, the PodDisruptionBudget and the Pods that hold a Node back from Gardener.
 pub const MAINTENANCE_CONTROLLER: &str = "cobaltcore-maintenance-controller";
 

@@ -75,7 +75,7 @@ pub use hypervisor::{
 };
 pub use migration::{Migration, MigrationProgress, MigrationSpec, MigrationStatus};
 pub use ovsnode::{
-    Bond, Bridge, FlowStats, Interfaces, Issue, NodeRef, OVSNode, OVSNodeSpec, OVSNodeStatus, OvnController,
-    PhysicalInterface, SwitchMetrics, TableFlows,
+    Bond, BondMember, Bridge, FlowStats, Interfaces, Issue, NodeRef, OVSNode, OVSNodeSpec, OVSNodeStatus,
+    OvnController, PhysicalInterface, SwitchMetrics, TableFlows, Troubleshooting,
 };
 pub use quantity::{Quantity, QuantityError};

@@ -101,6 +101,10 @@ pub struct OVSNodeStatus {
     /// What is wrong.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub issues: Option<Vec<Issue>>,
+
+    /// Where the agent answers questions about the switch.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub troubleshooting: Option<Troubleshooting>,
 }
 
 tolerant::section_at!("status", OVSNodeStatus);
@@ -179,6 +183,34 @@ pub struct Bond {
     /// The number of those that carry packets.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub active_members: Option<i32>,
+    /// Who makes them one: `ovs` or `kernel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Whether it negotiates by LACP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp: Option<bool>,
+    /// The members themselves.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub member_status: Option<Vec<BondMember>>,
+}
+
+/// One leg of a bond.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct BondMember {
+    /// The interface: `eno1`.
+    #[serde(deserialize_with = "tolerant::or_default")]
+    pub name: String,
+    /// Whether the bond sends over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// What LACP says about it: `current`, `expired`, `defaulted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacp: Option<String>,
+    /// The system at the other end, as LACP names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 /// The OVN controller on a host.
@@ -195,6 +227,9 @@ pub struct OvnController {
     /// The UUID by which OVN knows the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chassis_id: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// How many flows there are.
@@ -224,7 +259,7 @@ pub struct TableFlows {
 }
 
 /// Totals over all ports of a switch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct SwitchMetrics {
@@ -246,6 +281,9 @@ pub struct SwitchMetrics {
     /// Packets that were broken.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub errors: Option<i64>,
+    /// When these and the numbers of flows were counted. They are not written as often as they change.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub observed_at: Option<Time>,
 }
 
 /// Something that is wrong with a switch.
@@ -262,6 +300,31 @@ pub struct Issue {
     /// When it was seen first.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub detected_at: Option<Time>,
+    /// What it is, in a word for programs: `OrphanPort`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
+    /// What it is about: a port, a bond, a bridge, a daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+}
+
+/// Where the agent answers questions about the switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct Troubleshooting {
+    /// Its address: `https://192.0.2.1:8443`.
+    #[serde(deserialize_with = "tolerant::or_default")]
+    pub url: String,
+    /// The name to expect in its certificate; that of the address if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_name: Option<String>,
+    /// The authority that signed its certificate, as PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_bundle: Option<String>,
+    /// For whom a token has to be meant; for the API server if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
 }
 
 tolerant::objects!(
@@ -270,11 +333,13 @@ tolerant::objects!(
     Interfaces,
     PhysicalInterface,
     Bond,
+    BondMember,
     OvnController,
     FlowStats,
     TableFlows,
     SwitchMetrics,
-    Issue
+    Issue,
+    Troubleshooting
 );
 
 impl OVSNode {

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 
 use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, nova_moves, rejects, same};
 use crate::{
-    ids::{AggregateId, HostName, InstanceId, MigrationId, ServiceId},
+    Error,
+    ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{BlockMigration, ComputeService, NewServer, NovaClient, ServerStatus, ServiceState},
 };
 
@@ -82,6 +83,9 @@ pub async fn run(fixture: &mut dyn NovaFixture) -> Report {
     suite.check("service-delete", "a service with servers cannot be deleted", service_delete(fixture)).await;
     suite.check("service-gone", "a deleted service takes its hypervisor along", service_gone(fixture)).await;
     suite.check("hypervisors", "each hypervisor has a service, and knows its servers", hypervisors(fixture)).await;
+    suite
+        .check("hypervisor-exact", "services and hypervisors are found by whole names and UUIDs", exact(fixture))
+        .await;
     suite.check("servers-exact", "hosts are matched by their whole names", servers_exact(fixture)).await;
     suite
         .check("server-unknown", "an unknown server is not found, whatever is asked of it", server_unknown(fixture))
@@ -176,7 +180,8 @@ async fn service_unknown(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     rejects("enable", "not_found", nova.enable_service(&nobody).await)?;
     rejects("disable", "not_found", nova.disable_service(&nobody, "why").await)?;
     rejects("force down", "not_found", nova.force_service_down(&nobody, true).await)?;
-    rejects("delete", "not_found", nova.delete_service(&nobody).await)
+    rejects("delete", "not_found", nova.delete_service(&nobody).await)?;
+    rejects("get by host", "not_found", nova.service_on(&HostName::from("no-such-host")).await)
 }
 
 async fn service_delete(fixture: &mut dyn NovaFixture) -> Provoked<()> {
@@ -216,6 +221,32 @@ async fn hypervisors(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let listed: Vec<InstanceId> = nova.servers_on(&host).await?.into_iter().map(|server| server.id).collect();
     ascending("servers", &listed)?;
     ensure(listed.contains(&server), || "the server is not on its host".into())?;
+    remove(&*nova, &server).await
+}
+
+async fn exact(fixture: &mut dyn NovaFixture) -> Provoked<()> {
+    let (nova, host) = (fixture.nova(), host(fixture, 0)?);
+    let server = fixture.add_server(&host).await?;
+    let service = nova.service_on(&host).await?;
+    same("the host of its service", &service.host, &host)?;
+    let listed = nova.hypervisors().await?.into_iter().find(|hypervisor| hypervisor.host == host);
+    let listed = listed.map_or_else(|| Stop::failed("the hypervisor is not listed"), Ok)?;
+    same("its service", &listed.service, &service.id)?;
+    let by_id = nova.hypervisor(&listed.id).await?;
+    same("the hypervisor by UUID", (&by_id.hostname, &by_id.host), (&listed.hostname, &listed.host))?;
+    let by_name = nova.hypervisor_named(&listed.hostname).await?;
+    same("the hypervisor by name", &by_name.id, &listed.id)?;
+    for found in [&by_id, &by_name] {
+        ensure(found.servers.contains(&server), || "the server is missing".into())?;
+    }
+    // A part of a name is no name, however Nova searches.
+    let part: String = listed.hostname.chars().take(listed.hostname.chars().count() - 1).collect();
+    let others = nova.hypervisors().await?;
+    if others.iter().all(|other| other.hostname != part) {
+        rejects("a part of its name", "not_found", nova.hypervisor_named(&part).await)?;
+    }
+    rejects("an unknown name", "not_found", nova.hypervisor_named("no-such-host").await)?;
+    rejects("an unknown UUID", "not_found", nova.hypervisor(&ProviderId::from(NOBODY)).await)?;
     remove(&*nova, &server).await
 }
 
@@ -270,7 +301,15 @@ async fn create(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let console = || async { Ok(!nova.console_output(&id, 10).await?.is_empty()) };
     eventually("something on the console", console).await?;
     remove(&*nova, &id).await?;
-    rejects("delete again", "not_found", nova.delete_server(&id).await)
+    // A cloud may show it as deleted for a moment, and takes another request as long as it does.
+    eventually("the server to be unknown", || async {
+        match nova.delete_server(&id).await {
+            Err(error) if error.is_not_found() => Ok(true),
+            Ok(()) | Err(Error::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .await
 }
 
 async fn impossible(fixture: &mut dyn NovaFixture) -> Provoked<()> {

@@ -1,12 +1,19 @@
 //! The contract of [`OvsInspector`].
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::StreamExt;
 
 use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, rejects, same, soon};
-use crate::ovs::{CaptureRequest, Interface, OvsInspector, TraceRequest};
+use crate::ovs::{
+    Binding, BondKind, CaptureRequest, Interface, InterfaceRole, OvsChange, OvsCounters, OvsInspector, OvsSnapshot,
+    TraceRequest,
+};
 
 const NO_BRIDGE: &str = "br-nowhere";
 
@@ -31,6 +38,26 @@ pub trait OvsFixture: Send + Sync {
         Stop::cannot("hang the switch")
     }
 
+    /// Stops `ovn-controller` from answering, or lets it answer again.
+    async fn hang_controller(&mut self, _hang: bool) -> Provoked<()> {
+        Stop::cannot("hang the controller")
+    }
+
+    /// Ends the switch's database, or starts it again.
+    async fn stop_database(&mut self, _stop: bool) -> Provoked<()> {
+        Stop::cannot("stop the database")
+    }
+
+    /// Plugs a port that claims a logical port nobody has, or takes it away: the interface's name.
+    async fn plug_stranger(&mut self, _plug: bool) -> Provoked<String> {
+        Stop::cannot("plug a port that claims to be another")
+    }
+
+    /// Gives a bridge a bond of the kernel's as its uplink, or takes it away: the bond's name.
+    async fn kernel_bond(&mut self, _there: bool) -> Provoked<String> {
+        Stop::cannot("make a bond of the kernel's")
+    }
+
     /// Takes a leg of a bond out of service, or back: the interface's name.
     async fn break_bond(&mut self, _broken: bool) -> Provoked<String> {
         Stop::cannot("break a bond")
@@ -47,6 +74,29 @@ pub async fn run(fixture: &mut dyn OvsFixture) -> Report {
     suite.check("changes", "a new port is told, and the snapshot then shows it", changes(fixture)).await;
     suite.check("hung", "a switch that hangs is a finding, not an error", hung(fixture)).await;
     suite.check("bond", "a leg that does not carry traffic is not enabled", bond(fixture)).await;
+    suite.check("kernel-bond", "a bond of the kernel's is one interface, with members", kernel_bond(fixture)).await;
+    suite.check("claims", "only a port that claims a logical port has a binding", claims(fixture)).await;
+    suite.check("stranger", "a port that OVN does not know is not called bound", stranger(fixture)).await;
+    suite.check("controller", "a controller that hangs is a finding, not an error", hung_controller(fixture)).await;
+    suite.check("database", "a lost database is a finding, and it is told when it is back", database(fixture)).await;
+    if features.flows {
+        suite.check("flows", "flows are those that the tables count, of one table or of all", flows(fixture)).await;
+    } else {
+        suite
+            .check("flows-lacking", "a switch that cannot list flows says so", async {
+                rejects("flows", "unsupported", switch.flows(NO_BRIDGE, None).await.map(|_| ()))
+            })
+            .await;
+    }
+    if features.counters {
+        suite.check("counters", "what is counted does not go back, and names its daemon", counters(fixture)).await;
+    } else {
+        suite
+            .check("counters-lacking", "a switch that cannot count says so", async {
+                rejects("counters", "unsupported", switch.counters().await)
+            })
+            .await;
+    }
     if features.trace {
         suite.check("trace", "a packet's way ends in a verdict; an unknown bridge has none", trace(fixture)).await;
     } else {
@@ -89,6 +139,7 @@ fn nowhere() -> TraceRequest {
         bridge: NO_BRIDGE.into(),
         in_port: "nothing".into(),
         ethernet: ("00:00:00:00:00:01".into(), "00:00:00:00:00:02".into()),
+        vlan: None,
         ip: None,
         transport: None,
     }
@@ -119,7 +170,10 @@ async fn snapshot(fixture: &mut dyn OvsFixture) -> Provoked<()> {
             .filter(|member| member.bond.as_deref() == Some(&bond.name))
             .map(|member| member.name.as_str())
             .collect();
-        same("members", members.into_iter().collect(), theirs)?;
+        // A member of the kernel's bonds is no interface of the switch.
+        if bond.kind == BondKind::Ovs {
+            same("members", members.into_iter().collect(), theirs)?;
+        }
     }
     ensure(found.database_connected && found.switch.is_responsive(), || "the switch is not well to begin with".into())
 }
@@ -170,6 +224,144 @@ async fn bond(fixture: &mut dyn OvsFixture) -> Provoked<()> {
     fixture.break_bond(false).await?;
     broken?;
     eventually("the leg to be enabled", || async { enabled().await }).await
+}
+
+async fn kernel_bond(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    let name = fixture.kernel_bond(true).await?;
+    let shown = eventually("the bond", || async {
+        let found = switch.snapshot().await?;
+        let Some(bond) = found.bonds.iter().find(|bond| bond.name == name) else { return Ok(false) };
+        same("kind", bond.kind, BondKind::Kernel)?;
+        ensure(!bond.members.is_empty(), || "it has no members".into())?;
+        ensure(found.interfaces.iter().any(|one| one.name == name), || "it is no interface of the switch".into())?;
+        let seen = |member: &str| found.interfaces.iter().any(|interface| interface.name == member);
+        let members = bond.members.iter().find(|member| seen(&member.name));
+        ensure(members.is_none(), || format!("{members:?} is its member and an interface of the switch"))?;
+        Ok(true)
+    })
+    .await;
+    fixture.kernel_bond(false).await?;
+    shown
+}
+
+async fn claims(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let OvsSnapshot { interfaces, .. } = fixture.switch().snapshot().await?;
+    for Interface { name, role, logical_port, binding, remote_chassis, remote_known, .. } in &interfaces {
+        let claims = logical_port.is_some() || binding.is_none();
+        ensure(claims, || format!("{name} claims no logical port, and is {binding:?}"))?;
+        let tunnel = *role == InterfaceRole::Tunnel || (remote_chassis.is_none() && remote_known.is_none());
+        ensure(tunnel, || format!("{name} is no tunnel, and leads to {remote_chassis:?}"))?;
+    }
+    Ok(())
+}
+
+async fn stranger(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    let name = fixture.plug_stranger(true).await?;
+    let find = || async {
+        let found = switch.snapshot().await?;
+        Ok::<_, Stop>(found.interfaces.into_iter().find(|port| port.name == name))
+    };
+    let told = eventually("the binding of the stranger", || async {
+        Ok(find().await?.is_some_and(|port| port.binding == Some(Binding::Unknown)))
+    })
+    .await;
+    fixture.plug_stranger(false).await?;
+    told?;
+    eventually("the stranger to be gone", || async { Ok(find().await?.is_none()) }).await
+}
+
+async fn hung_controller(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    fixture.hang_controller(true).await?;
+    let found = switch.snapshot().await;
+    fixture.hang_controller(false).await?;
+    let found = found?;
+    ensure(found.switch.is_responsive(), || "the switch hangs with it".into())?;
+    let responsive = |found: &OvsSnapshot| found.controller.as_ref().is_some_and(|it| it.daemon.is_responsive());
+    ensure(!responsive(&found), || "a controller that hangs is called responsive".into())?;
+    // The southbound database knows too, where it can be asked.
+    let bound = found.interfaces.iter().find(|port| port.binding.is_some()).filter(|_| !switch.features().southbound);
+    ensure(bound.is_none(), || format!("nobody could say so: {bound:?}"))?;
+    eventually("the controller to answer", || async { Ok(responsive(&switch.snapshot().await?)) }).await
+}
+
+async fn database(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    let mut changes = switch.changes();
+    fixture.stop_database(true).await?;
+    let lost = eventually("the loss to be seen", || async { Ok(!switch.snapshot().await?.database_connected) }).await;
+    fixture.stop_database(false).await?;
+    lost?;
+    eventually("the connection", || async { Ok(switch.snapshot().await?.database_connected) }).await?;
+    let back = async {
+        while let Some(change) = changes.next().await {
+            if change == OvsChange::Connected(true) {
+                return true;
+            }
+        }
+        false
+    };
+    ensure(soon("word of the connection", back).await?, || "the stream ended".into())
+}
+
+async fn flows(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    let tables = |bridge: String, table: Option<u8>| {
+        let switch = switch.clone();
+        async move {
+            let mut stream = switch.flows(&bridge, table).await?;
+            let mut tables: BTreeMap<u8, u64> = BTreeMap::new();
+            while let Some(flow) = stream.next().await {
+                *tables.entry(flow?.table).or_default() += 1;
+            }
+            Ok::<_, Stop>(tables)
+        }
+    };
+    let bridges = switch.snapshot().await?.bridges;
+    ensure(!bridges.is_empty(), || "there is no bridge".into())?;
+    for bridge in bridges {
+        let name = bridge.name;
+        // Others may add and remove flows between the two questions.
+        eventually(&format!("the flows of {name} to be those its tables count"), || async {
+            let found = switch.snapshot().await?.bridges.into_iter().find(|found| found.name == name);
+            let counted = found.and_then(|found| found.flows).unwrap_or_default();
+            Ok(tables(name.clone(), None).await? == counted)
+        })
+        .await?;
+        if let Some(table) = bridge.flows.unwrap_or_default().into_keys().last() {
+            let found = tables(name.clone(), Some(table)).await?;
+            ensure(found.keys().all(|found| *found == table), || format!("table {table}: {found:?}"))?;
+        }
+    }
+    let answer = switch.flows(NO_BRIDGE, None).await.map(|_| ());
+    ensure(answer.is_err(), || "a bridge nobody has has flows".into())
+}
+
+async fn counters(fixture: &mut dyn OvsFixture) -> Provoked<()> {
+    let switch = fixture.switch();
+    let (first, second) = (switch.counters().await?, switch.counters().await?);
+    ensure(!first.datapaths.is_empty(), || "there is no datapath".into())?;
+    let grows = |what: &str, before: u64, after: Option<u64>| {
+        ensure(after.is_some_and(|after| after >= before), || format!("{what} went from {before} to {after:?}"))
+    };
+    for (name, before) in &first.datapaths {
+        let after = second.datapaths.get(name);
+        grows(&format!("hits of {name}"), before.hit, after.map(|after| after.hit))?;
+        grows(&format!("misses of {name}"), before.missed, after.map(|after| after.missed))?;
+        grows(&format!("lost of {name}"), before.lost, after.map(|after| after.lost))?;
+    }
+    for (daemon, events) in &first.coverage {
+        for (event, before) in events {
+            let after = second.coverage.get(daemon).and_then(|events| events.get(event)).copied();
+            grows(&format!("{event} of {daemon}"), *before, after)?;
+        }
+    }
+    let OvsCounters { coverage, memory, .. } = first;
+    let daemons = ["ovs-vswitchd", "ovsdb-server", "ovn-controller"];
+    let unknown = coverage.keys().chain(memory.keys()).find(|daemon| !daemons.contains(&daemon.as_str()));
+    ensure(unknown.is_none(), || format!("{unknown:?} is no daemon"))
 }
 
 async fn trace(fixture: &mut dyn OvsFixture) -> Provoked<()> {

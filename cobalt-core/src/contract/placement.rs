@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, rejects, same};
 use crate::{
     ids::{InstanceId, ProviderId},
-    nova::{PlacementClient, Resources, Traits},
+    nova::{PlacementClient, Resources, TraitChange, Traits, change_traits},
 };
 
 const NOBODY: &str = "00000000-dead-4000-8000-000000000000";
@@ -31,7 +31,8 @@ pub trait PlacementFixture: Send + Sync {
         Stop::cannot("offer a provider to be removed")
     }
 
-    /// Kills a host and evacuates a server from it: the dead host's provider, and the server.
+    /// Kills a host and evacuates a server from it: the dead host's provider, and the server. The host of an earlier
+    /// call may still be on its way back.
     async fn evacuate(&mut self) -> Provoked<(ProviderId, InstanceId)> {
         Stop::cannot("evacuate a server")
     }
@@ -53,6 +54,7 @@ pub async fn run(fixture: &mut dyn PlacementFixture) -> Report {
         .check("trait-create", "a custom trait is made once or more; another name is refused", ensure_trait(fixture))
         .await;
     suite.check("traits", "traits are replaced at their generation only", traits(fixture)).await;
+    suite.check("traits-change", "traits are added and removed without touching others", changed(fixture)).await;
     suite.check("trait-unknown", "a trait nobody made cannot be set", trait_unknown(fixture)).await;
     suite.check("usages", "usages are the sum of the allocations, within the inventories", usages(fixture)).await;
     suite.check("candidates", "candidates have the room and the traits", candidates(fixture)).await;
@@ -60,6 +62,7 @@ pub async fn run(fixture: &mut dyn PlacementFixture) -> Report {
     suite.check("provider-delete", "a provider is removed once", provider_delete(fixture)).await;
     suite.check("allocations-unknown", "the allocations of nobody are not found", allocations_unknown(fixture)).await;
     suite.check("evacuated", "an evacuated server's place is kept until its host returns", evacuated(fixture)).await;
+    suite.check("released", "a consumer leaves one provider and keeps the others", released(fixture)).await;
     suite.0
 }
 
@@ -109,6 +112,20 @@ async fn traits(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
     let back = Traits { names: before.names.clone(), generation: after.generation };
     placement.set_traits(&id, &back).await?;
     same("traits", placement.traits(&id).await?.names, before.names)
+}
+
+async fn changed(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
+    let (id, _) = fixture.used_provider().await?;
+    let placement = fixture.placement();
+    let before = placement.traits(&id).await?.names;
+    let name: BTreeSet<String> = ["CUSTOM_CONTRACT_CHANGE".to_owned()].into();
+    let add = TraitChange { add: name.clone(), ..TraitChange::default() };
+    let after = change_traits(&*placement, &id, &add).await?;
+    same("traits", &after.names, &before.union(&name).cloned().collect())?;
+    let again = change_traits(&*placement, &id, &add).await?;
+    same("traits", &again.names, &after.names)?;
+    let remove = TraitChange { remove: name, ..TraitChange::default() };
+    same("traits", change_traits(&*placement, &id, &remove).await?.names, before)
 }
 
 async fn trait_unknown(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
@@ -183,7 +200,10 @@ async fn provider_delete(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
 }
 
 async fn allocations_unknown(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
-    rejects("delete_allocations", "not_found", fixture.placement().delete_allocations(&InstanceId::from(NOBODY)).await)
+    let (placement, nobody) = (fixture.placement(), InstanceId::from(NOBODY));
+    rejects("delete_allocations", "not_found", placement.delete_allocations(&nobody).await)?;
+    let provider = placement.providers().await?.remove(0).id;
+    rejects("release", "not_found", placement.release(&nobody, &provider).await)
 }
 
 async fn evacuated(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
@@ -196,4 +216,23 @@ async fn evacuated(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
     ensure(holds().await?, || "the dead host's allocation vanished with the evacuation".into())?;
     fixture.revive().await?;
     eventually("the old allocation to be gone", || async { Ok(!holds().await?) }).await
+}
+
+async fn released(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
+    let (dead, server) = fixture.evacuate().await?;
+    let placement = fixture.placement();
+    let mut users = Vec::new();
+    for provider in placement.providers().await? {
+        let all = placement.allocations(&provider.id).await?;
+        users.extend(all.into_iter().filter(|one| one.consumer == server).map(|one| (provider.id.clone(), one)));
+    }
+    same("providers it uses", users.len(), 2)?;
+    placement.release(&server, &dead).await?;
+    rejects("release again", "not_found", placement.release(&server, &dead).await)?;
+    for (provider, before) in users {
+        let mine: Vec<_> =
+            placement.allocations(&provider).await?.into_iter().filter(|one| one.consumer == server).collect();
+        same("what is left", mine, if provider == dead { Vec::new() } else { vec![before] })?;
+    }
+    fixture.revive().await
 }

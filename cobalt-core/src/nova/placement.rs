@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::{
-    Result,
+    Error, Result,
     ids::{InstanceId, ProviderId},
 };
 
@@ -106,6 +106,11 @@ pub trait PlacementClient: Send + Sync {
     /// Who uses a provider, ordered by consumer.
     async fn allocations(&self, id: &ProviderId) -> Result<Vec<Allocation>>;
 
+    /// Drops what a consumer uses of one provider and leaves the rest of it alone: the way to clean a dead host's
+    /// provider of servers that were evacuated from it. [`Error::NotFound`](crate::Error::NotFound) if it uses
+    /// nothing there.
+    async fn release(&self, consumer: &InstanceId, provider: &ProviderId) -> Result<()>;
+
     /// Drops everything a consumer uses, on all providers. [`Error::NotFound`](crate::Error::NotFound) if that is
     /// nothing.
     async fn delete_allocations(&self, consumer: &InstanceId) -> Result<()>;
@@ -115,4 +120,55 @@ pub trait PlacementClient: Send + Sync {
 
     /// Removes a provider. [`Error::Conflict`](crate::Error::Conflict) while it is used.
     async fn delete_provider(&self, id: &ProviderId) -> Result<()>;
+}
+
+/// How often [`change_traits`] reads again after somebody else was faster. Nova itself writes a provider once a
+/// minute and on a change of its service, so more than two in a row is already unlikely.
+const ATTEMPTS: usize = 5;
+
+/// What to do to a provider's traits. Traits in neither set stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraitChange {
+    /// Wanted; custom ones are made known first.
+    pub add: BTreeSet<String>,
+    /// Not wanted any more.
+    pub remove: BTreeSet<String>,
+}
+
+impl TraitChange {
+    /// The traits afterwards; `None` if nothing would change.
+    pub fn applied_to(&self, names: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+        let kept = names.difference(&self.remove).cloned();
+        let after: BTreeSet<String> = kept.chain(self.add.iter().cloned()).collect();
+        (after != *names).then_some(after)
+    }
+}
+
+/// Reads a provider's traits, changes them and writes them at the generation they were read at; reads again when
+/// somebody else wrote meanwhile. Answers the traits as they are now, and writes nothing if nothing would change.
+///
+/// ```
+/// use cobalt_core::{ids::ProviderId, nova::{PlacementClient, TraitChange, change_traits}};
+///
+/// async fn mark(placement: &dyn PlacementClient, id: &ProviderId) -> cobalt_core::Result<()> {
+///     let change = TraitChange { add: ["CUSTOM_SPARE".to_owned()].into(), ..TraitChange::default() };
+///     change_traits(placement, id, &change).await.map(drop)
+/// }
+/// ```
+pub async fn change_traits(placement: &dyn PlacementClient, id: &ProviderId, change: &TraitChange) -> Result<Traits> {
+    let mut left = ATTEMPTS;
+    loop {
+        let before = placement.traits(id).await?;
+        let Some(names) = change.applied_to(&before.names) else { return Ok(before) };
+        for name in names.difference(&before.names).filter(|name| name.starts_with("CUSTOM_")) {
+            placement.ensure_trait(name).await?;
+        }
+        let wanted = Traits { names, generation: before.generation };
+        left -= 1;
+        match placement.set_traits(id, &wanted).await {
+            Ok(()) => return placement.traits(id).await,
+            Err(Error::Conflict { .. }) if left > 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
 }

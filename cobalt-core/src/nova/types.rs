@@ -121,8 +121,11 @@ pub struct Server {
     pub memory_mb: u64,
     /// Its virtual CPUs.
     pub vcpus: u32,
-    /// Local disk, which a migration must copy and an evacuation loses; 0 when it boots from a volume.
+    /// Local disk, which a migration must copy and an evacuation loses; 0 when it boots from a volume and has no
+    /// ephemeral disk.
     pub local_disk_gb: u64,
+    /// The ids of its volumes, which follow it wherever it goes.
+    pub volumes: Vec<String>,
     /// Traits its flavor or image requires.
     pub required_traits: Vec<String>,
     /// Its availability zone.

@@ -3,7 +3,8 @@
 //! ```text
 //!   Node ───────┐                    ┌─ decide ─▶ actions? ── none ──▶ publish (≤ 2 writes, none if unchanged)
 //!               ├─▶ queue ─▶ observe ┤     ▲          │ run, note outcomes
-//!   Hypervisor ─┘   (by name)        └─────┴──────────┘ a few rounds at most
+//!   Hypervisor ─┤   (by name)        └─────┴──────────┘ a few rounds at most
+//!   OVSNode ────┘
 //! ```
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -11,7 +12,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, runtime::watcher};
 
-use super::{Outcome, Plan, Snapshot, Stage, pass};
+use super::{
+    Outcome, Plan, Snapshot, Stage, pass,
+    switches::{self, Switches},
+};
 use crate::{
     api::{Condition, Hypervisor, condition_types, labels},
     publish::{self, newer},
@@ -87,6 +91,8 @@ pub(super) struct Controller {
     pub(super) client: Client,
     pub(super) stages: Arc<[Arc<dyn Stage>]>,
     pub(super) workers: usize,
+    /// Where to look for OVSNodes, if at all.
+    pub(super) ovs_namespace: Option<String>,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
     pub(super) status: Status,
@@ -100,6 +106,7 @@ struct Context {
     api: Api<Hypervisor>,
     nodes: Store<Node>,
     hypervisors: Store<Hypervisor>,
+    switches: Option<Switches>,
     status_applier: Applier,
 }
 
@@ -137,6 +144,15 @@ impl Controller {
         watches.spawn("watch nodes", node_watch.run(watching.clone()));
         watches.spawn("watch hypervisors", hypervisor_watch.run(watching.clone()));
 
+        let switches = self.ovs_namespace.as_ref().map(|namespace| {
+            let (switches, follow) =
+                switches::follow(&self.client, namespace, &queue, &self.clock, &self.metrics, &self.status);
+            let known = hypervisors.clone();
+            let everybody = move || known.keys().into_iter().map(|key| key.name).collect();
+            watches.spawn("watch switches", follow.run(everybody, watching.clone()));
+            switches
+        });
+
         // Nothing is decided before both caches are complete: a Hypervisor that is merely not listed yet must not be
         // created again, and a Node that is must not count as gone.
         let synced = async { nodes.ready().await && hypervisors.ready().await };
@@ -150,6 +166,7 @@ impl Controller {
                         .taking_over(TakeOver::from(EARLIER_CONTROLLERS).only(STATUS_FIELDS)),
                     nodes,
                     hypervisors,
+                    switches,
                     controller: self.clone(),
                 });
                 queue::run(&queue, self.workers, stop.clone(), move |name| {
@@ -220,6 +237,9 @@ impl Context {
         let mut seen = Snapshot::new(name, self.controller.clock.now());
         seen.node = known(self.nodes.lookup(&key))?;
         seen.hypervisor = newer(known(self.hypervisors.lookup(&key))?, written.cloned());
+        if let Some(switches) = &self.switches {
+            seen.switch = switches.of(name);
+        }
         if let Some(hypervisor) = &seen.hypervisor {
             seen.owned = self.main_applier(&seen).owned(hypervisor.as_ref(), Target::Main);
             seen.owned_status = self.status_applier.owned(hypervisor.as_ref(), Target::Status);

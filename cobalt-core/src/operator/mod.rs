@@ -17,16 +17,19 @@
 //! | Stage | Writes |
 //! |---|---|
 //! | [`HypervisorSync`] | labels, owner, `lifecycleEnabled`, `skipTests`, `aggregates`, `customTraits`, `internalIp`, `Terminating` |
+//! | [`OvsHealth`] | `OVSHealthy` |
 //! | [`Ready`] | `Ready` |
 
 mod controller;
 mod hypervisor;
+mod ovs;
 pub mod pass;
 mod plan;
 pub mod program;
 mod ready;
 mod snapshot;
 mod stage;
+mod switches;
 
 use std::{fmt, sync::Arc};
 
@@ -35,9 +38,10 @@ use kube::Client;
 pub use self::{
     controller::FIELD_MANAGER,
     hypervisor::HypervisorSync,
+    ovs::OvsHealth,
     plan::Plan,
     ready::Ready,
-    snapshot::{Outcome, Snapshot},
+    snapshot::{Outcome, Snapshot, SwitchSeen},
     stage::{Action, Stage},
 };
 use crate::runtime::{
@@ -50,7 +54,7 @@ use crate::runtime::{
 
 /// The stages of the operator, in their order.
 pub fn default_stages() -> Vec<Arc<dyn Stage>> {
-    vec![Arc::new(HypervisorSync::default()), Arc::new(Ready)]
+    vec![Arc::new(HypervisorSync::default()), Arc::new(OvsHealth), Arc::new(Ready)]
 }
 
 /// The operator as a library: give it a client, run it until shutdown.
@@ -77,6 +81,7 @@ impl Operator {
                 client,
                 stages: default_stages().into(),
                 workers: 8,
+                ovs_namespace: Some(switches::NAMESPACE.to_owned()),
                 status: Status::new(clock.clone()),
                 clock,
                 metrics: Arc::new(Metrics::new()),
@@ -95,6 +100,12 @@ impl Operator {
     /// Works on so many Hypervisors at once.
     pub fn workers(mut self, workers: usize) -> Self {
         self.controller.workers = workers;
+        self
+    }
+
+    /// Looks for OVSNodes in this namespace, or not at all. By default in `ovn-system`.
+    pub fn ovs_namespace(mut self, namespace: Option<String>) -> Self {
+        self.controller.ovs_namespace = namespace;
         self
     }
 

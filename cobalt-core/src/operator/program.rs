@@ -24,6 +24,10 @@ pub struct Args {
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub workers: u16,
 
+    /// Namespace of the OVSNodes, whose health becomes a condition of the Hypervisors; empty for none
+    #[arg(long, default_value = "ovn-system", value_name = "NAMESPACE")]
+    pub ovs_namespace: String,
+
     /// How long to wait for work in flight when asked to end
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION")]
     pub shutdown_grace_period: Duration,
@@ -47,6 +51,7 @@ pub async fn run(args: Args) -> Result<(), ProgramError> {
     let program = Program::start(NAME, &args.log, &args.admin, &args.kube).await?;
     let operator = Operator::new(program.client.clone())
         .workers(args.workers.into())
+        .ovs_namespace(Some(args.ovs_namespace.clone()).filter(|namespace| !namespace.is_empty()))
         .clock(program.clock.clone())
         .metrics(program.metrics.clone())
         .status(program.status.clone())

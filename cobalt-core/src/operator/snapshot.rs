@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use crate::{
-    api::{Condition, Hypervisor, HypervisorSpec, conditions},
+    api::{Condition, Hypervisor, HypervisorSpec, OVSNode, conditions},
     runtime::{fields::FieldSet, shutdown::Chain},
 };
 
@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub node: Option<Arc<Node>>,
     /// The Hypervisor, if there is one.
     pub hypervisor: Option<Arc<Hypervisor>>,
+    /// What is known about the host's virtual switch.
+    pub switch: SwitchSeen,
     /// The fields of the Hypervisor (outside of its status) that are ours.
     pub owned: FieldSet,
     /// The fields of its status that are ours.
@@ -37,6 +39,7 @@ impl Snapshot {
             now,
             node: None,
             hypervisor: None,
+            switch: SwitchSeen::NotYet,
             owned: FieldSet::default(),
             owned_status: FieldSet::default(),
             outcomes: BTreeMap::new(),
@@ -67,6 +70,23 @@ impl Snapshot {
     pub fn node_annotation(&self, key: &str) -> Option<&str> {
         self.node.as_ref()?.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
+}
+
+/// What is known about the virtual switch of a host.
+#[derive(Clone, Debug, Default)]
+pub enum SwitchSeen {
+    /// Nothing yet.
+    #[default]
+    NotYet,
+    /// The cluster has no OVSNodes at all.
+    NotInstalled,
+    /// This.
+    Known {
+        /// Its OVSNode, if it has one.
+        node: Option<Arc<OVSNode>>,
+        /// Whether the agent that writes it gives signs of life.
+        fresh: bool,
+    },
 }
 
 /// What became of an action.

@@ -107,7 +107,8 @@ fn with_limits(mut config: Config, agent: &str) -> Config {
     config
 }
 
-async fn config(args: &KubeArgs) -> Result<Config, ClientError> {
+/// The configuration the arguments stand for: of a kubeconfig, or of the pod's service account.
+pub async fn config(args: &KubeArgs) -> Result<Config, ClientError> {
     let options = KubeConfigOptions { context: args.context.clone(), ..Default::default() };
     let Some(path) = &args.kubeconfig else {
         if args.context.is_some() {

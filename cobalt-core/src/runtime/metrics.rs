@@ -6,6 +6,8 @@
 //! What must be asked of somebody else at the moment of a scrape comes from a [`Source`].
 
 mod source;
+#[cfg(feature = "agent")]
+pub(crate) mod text;
 
 use std::{
     collections::HashSet,
@@ -14,7 +16,7 @@ use std::{
 };
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeMetric, text},
+    encoding::{EncodeLabelSet, EncodeMetric, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
@@ -220,7 +222,7 @@ impl Metrics {
     pub fn encode(&self) -> String {
         let mut out = String::new();
         let registry = self.registry.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if text::encode(&mut out, &registry).is_err() {
+        if encode(&mut out, &registry).is_err() {
             // Writing to a String cannot fail; a metric that cannot encode itself leaves a cut text behind.
             tracing::warn!("a metric could not be encoded");
         }

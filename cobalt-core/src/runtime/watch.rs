@@ -226,6 +226,7 @@ pub struct WatchBuilder<K> {
     metrics: Arc<Metrics>,
     modify: Option<Modify<K>>,
     on_touch: Vec<OnTouch<K>>,
+    optional: bool,
 }
 
 impl<K> Debug for WatchBuilder<K> {
@@ -263,7 +264,16 @@ pub fn watched_store<K>(
     config: watcher::Config,
     metrics: Arc<Metrics>,
 ) -> WatchBuilder<K> {
-    WatchBuilder { name, api, config, clock: Clock::system(), metrics, modify: None, on_touch: Vec::new() }
+    WatchBuilder {
+        name,
+        api,
+        config,
+        clock: Clock::system(),
+        metrics,
+        modify: None,
+        on_touch: Vec::new(),
+        optional: false,
+    }
 }
 
 impl<K> WatchBuilder<K>
@@ -292,6 +302,13 @@ where
         self
     }
 
+    /// A program is ready without it: for what may not be installed, or not allowed.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
     /// The cache and the watch that fills it, registered in `status`: shown on its page, and not ready before the first
     /// listing is complete.
     pub fn build(self, status: &Status) -> (Store<K>, Watch<K>) {
@@ -299,8 +316,9 @@ where
         let store = Store { inner: Arc::default(), synced: is_synced };
         let (shown, checked, kind) = (store.clone(), store.clone(), self.name);
         status.watch(move || shown.report(kind));
+        let optional = self.optional;
         status.ready_check(format!("watch {kind}"), move || {
-            if checked.is_synced() {
+            if optional || checked.is_synced() {
                 return Ok(());
             }
             Err(checked.read().last_error.clone().unwrap_or_else(|| "first listing not complete".to_owned()))

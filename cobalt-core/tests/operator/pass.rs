@@ -15,7 +15,7 @@ use super::{owning, seen};
 #[test]
 fn the_default_list_syncs_first_and_judges_last() {
     let names: Vec<_> = default_stages().iter().map(|stage| stage.name()).collect();
-    assert_eq!(names, ["hypervisor", "ready"]);
+    assert_eq!(names, ["hypervisor", "ovs", "ready"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use cobalt_core::{
     Error, Result,
-    ids::{AggregateId, HostName, InstanceId, MigrationId, ServiceId},
+    ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase,
         NewServer, NovaClient, NovaHypervisor, Server, ServerStatus, ServiceState,
@@ -106,6 +106,7 @@ impl State {
             memory_mb: server.flavor.memory_mb,
             vcpus: server.flavor.vcpus,
             local_disk_gb: server.flavor.disk_gb,
+            volumes: if server.flavor.disk_gb == 0 { vec![format!("volume-{id}")] } else { Vec::new() },
             required_traits: server.flavor.traits.iter().cloned().collect(),
             zone: server.host.and_then(|host| self.nova.zone_of(host)).map(str::to_owned),
             fault: server.fault.clone().filter(|_| server.status == ServerStatus::Error),
@@ -124,6 +125,33 @@ impl State {
             created_at: Some(self.timestamp_of(record.created)),
             updated_at: Some(self.timestamp_of(record.updated)),
         }
+    }
+
+    fn show_service(&self, id: HostId) -> Option<ComputeService> {
+        let service = self.nova.services.get(&id)?;
+        Some(ComputeService {
+            id: service.id.clone(),
+            host: self.host(id).name.clone(),
+            zone: Some(self.nova.zone_of(id).unwrap_or("nova").to_owned()),
+            enabled: service.enabled,
+            disabled_reason: service.reason.clone(),
+            state: self.service_state(id),
+            forced_down: service.forced_down,
+        })
+    }
+
+    fn show_hypervisor(&self, id: HostId) -> Option<NovaHypervisor> {
+        let (service, provider) = (self.nova.services.get(&id)?, self.nova.providers.get(&id)?);
+        let name = self.host(id).name.clone();
+        Some(NovaHypervisor {
+            id: provider.id.clone(),
+            hostname: name.to_string(),
+            host: name,
+            service: service.id.clone(),
+            kind: self.host(id).driver.kind().to_owned(),
+            state: self.service_state(id),
+            servers: self.nova.servers_of(id).map(instance).collect(),
+        })
     }
 
     /// Hosts with a compute service, by name.
@@ -192,19 +220,15 @@ const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
 impl NovaClient for SimNova {
     async fn services(&self) -> Result<Vec<ComputeService>> {
         self.call("services", "list compute services".into(), |state, _| {
-            let show = |id: HostId| {
-                let service = state.nova.services.get(&id)?;
-                Some(ComputeService {
-                    id: service.id.clone(),
-                    host: state.host(id).name.clone(),
-                    zone: Some(state.nova.zone_of(id).unwrap_or("nova").to_owned()),
-                    enabled: service.enabled,
-                    disabled_reason: service.reason.clone(),
-                    state: state.service_state(id),
-                    forced_down: service.forced_down,
-                })
-            };
-            Ok(state.computes().into_iter().filter_map(show).collect())
+            Ok(state.computes().into_iter().filter_map(|id| state.show_service(id)).collect())
+        })
+        .await
+    }
+
+    async fn service_on(&self, host: &HostName) -> Result<ComputeService> {
+        self.call("service_on", format!("get compute service of {host}"), |state, operation| {
+            let found = compute_host(state, host).and_then(|id| state.show_service(id));
+            found.ok_or_else(|| Error::not_found(operation))
         })
         .await
     }
@@ -250,20 +274,23 @@ impl NovaClient for SimNova {
 
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>> {
         self.call("hypervisors", "list hypervisors".into(), |state, _| {
-            let show = |id: HostId| {
-                let (service, provider) = (state.nova.services.get(&id)?, state.nova.providers.get(&id)?);
-                let name = state.host(id).name.clone();
-                Some(NovaHypervisor {
-                    id: provider.id.clone(),
-                    hostname: name.to_string(),
-                    host: name,
-                    service: service.id.clone(),
-                    kind: state.host(id).driver.kind().to_owned(),
-                    state: state.service_state(id),
-                    servers: state.nova.servers_of(id).map(instance).collect(),
-                })
-            };
-            Ok(state.computes().into_iter().filter_map(show).collect())
+            Ok(state.computes().into_iter().filter_map(|id| state.show_hypervisor(id)).collect())
+        })
+        .await
+    }
+
+    async fn hypervisor(&self, id: &ProviderId) -> Result<NovaHypervisor> {
+        self.call("hypervisor", format!("get hypervisor {id}"), |state, operation| {
+            let host = state.nova.providers.iter().find(|(_, provider)| provider.id == *id).map(|(host, _)| *host);
+            host.and_then(|host| state.show_hypervisor(host)).ok_or_else(|| Error::not_found(operation))
+        })
+        .await
+    }
+
+    async fn hypervisor_named(&self, hostname: &str) -> Result<NovaHypervisor> {
+        self.call("hypervisor_named", format!("get hypervisor named {hostname}"), |state, operation| {
+            let host = state.host_id(&HostName::from(hostname));
+            host.and_then(|host| state.show_hypervisor(host)).ok_or_else(|| Error::not_found(operation))
         })
         .await
     }

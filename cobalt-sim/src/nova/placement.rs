@@ -180,6 +180,15 @@ impl PlacementClient for SimPlacement {
         .await
     }
 
+    async fn release(&self, consumer: &InstanceId, provider: &ProviderId) -> Result<()> {
+        let operation = format!("release what {consumer} uses of provider {provider}");
+        self.on("release", operation, provider, |provider, operation| {
+            let released = parse(consumer).and_then(|consumer| provider.release(consumer));
+            released.map(drop).ok_or_else(|| Error::not_found(operation))
+        })
+        .await
+    }
+
     async fn delete_allocations(&self, consumer: &InstanceId) -> Result<()> {
         self.call("delete_allocations", format!("delete allocations of {consumer}"), |state, operation| {
             let missing = || Error::not_found(operation);

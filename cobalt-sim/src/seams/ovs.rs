@@ -10,8 +10,9 @@ use cobalt_core::{
     Error, Result,
     ids::HostName,
     ovs::{
-        Bond, BondMember, Bridge, CaptureRequest, Controller, Daemon, FdbEntry, Interface, InterfaceRole, OvsChange,
-        OvsFeatures, OvsInspector, OvsSnapshot, Trace, TraceRequest, TraceStep, Verdict,
+        Binding, Bond, BondKind, BondMember, Bridge, CaptureRequest, Controller, Daemon, DatapathCounters, FdbEntry,
+        Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
+        TraceRequest, TraceStep, Verdict,
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -20,16 +21,21 @@ use uuid::Uuid;
 use crate::{
     faults::{CALL_TIMEOUT, Faults},
     topic::Delivery,
-    world::{DaemonState, Host, HostId, Os, State, World},
+    world::{DaemonState, Host, HostId, Orphan, Os, State, Switch, World},
 };
 
 const INTEGRATION: &str = "br-int";
 const EXTERNAL: &str = "br-ex";
 const PROVIDER: &str = "br-provider";
 const BOND: &str = "bond0";
+const KERNEL_BOND: &str = "bond1";
+/// The switch at the other end of the bond.
+const PARTNER: &str = "02:00:00:00:00:01";
 /// Flows of OVN that are there without any VM, and those that each VM adds.
 const BASE_FLOWS: u64 = 160;
 const FLOWS_PER_PORT: u64 = 24;
+/// Bits per second of each card.
+const CARD_SPEED: u64 = 100_000_000_000;
 const STALE_COOKIE: u64 = 0xdead_beef;
 
 /// The switch of one simulated host. Clones share their faults; a new one from
@@ -40,6 +46,7 @@ pub struct SimSwitch {
     host: HostId,
     name: HostName,
     faults: Faults,
+    southbound: bool,
 }
 
 /// The name of a VM's port.
@@ -56,7 +63,14 @@ fn mac(vm: Uuid) -> String {
 impl SimSwitch {
     pub(crate) fn new(world: World, host: HostId) -> Self {
         let name = world.with(|state| state.host(host).name.clone());
-        Self { world, host, name, faults: Faults::default() }
+        Self { world, host, name, faults: Faults::default(), southbound: true }
+    }
+
+    /// The same switch for somebody who may not read the southbound database.
+    #[must_use]
+    pub fn without_southbound(mut self) -> Self {
+        self.southbound = false;
+        self
     }
 
     /// The faults of this handle.
@@ -105,6 +119,9 @@ impl SimSwitch {
             if ![INTEGRATION, EXTERNAL, PROVIDER].contains(&bridge) {
                 return Err(Error::not_found(operation));
             }
+            if host.switch.bridges_silent.contains(bridge) {
+                return Err(Error::timeout(operation, CALL_TIMEOUT));
+            }
             act(state, host, operation)
         })
         .await
@@ -135,10 +152,33 @@ fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interface {
         error: None,
         ifindex: Some(1),
         ofport: Some(1),
+        mac: None,
+        instance: None,
         logical_port: None,
-        bound: None,
-        statistics: BTreeMap::from([("rx_packets".to_owned(), 0), ("tx_packets".to_owned(), 0)]),
+        binding: None,
+        remote_chassis: None,
+        remote_known: None,
+        statistics: statistics(0, 0),
     }
+}
+
+/// What an interface counts after so many packets each way, and so many dropped.
+fn statistics(packets: u64, dropped: u64) -> BTreeMap<String, u64> {
+    let bytes = packets.saturating_mul(512);
+    [
+        ("rx_packets", packets),
+        ("tx_packets", packets),
+        ("rx_bytes", bytes),
+        ("tx_bytes", bytes),
+        ("rx_dropped", dropped),
+        ("tx_dropped", 0),
+        ("rx_errors", 0),
+        ("tx_errors", 0),
+        ("rx_crc_err", 0),
+        ("collisions", 0),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
 }
 
 fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
@@ -146,45 +186,81 @@ fn interfaces(state: &State, host: &Host) -> Vec<Interface> {
     let controls = switch.controller == DaemonState::Running;
     let mut all: Vec<Interface> =
         [INTEGRATION, EXTERNAL, PROVIDER].iter().map(|name| interface(name, name, InterfaceRole::Internal)).collect();
+    let provider = if switch.kernel_bond { KERNEL_BOND } else { "eth3" };
     for (card, bridge, bond) in
-        [("eth1", EXTERNAL, Some(BOND)), ("eth2", EXTERNAL, Some(BOND)), ("eth3", PROVIDER, None)]
+        [("eth1", EXTERNAL, Some(BOND)), ("eth2", EXTERNAL, Some(BOND)), (provider, PROVIDER, None)]
     {
+        let up = !switch.links_down.contains(card);
         all.push(Interface {
-            link_up: Some(!switch.links_down.contains(card)),
-            speed_bps: Some(100_000_000_000),
+            link_up: Some(up),
+            speed_bps: up.then_some(CARD_SPEED),
             bond: bond.map(str::to_owned),
+            error: switch.errors.contains(card).then(|| format!("could not set configuration of {card}")),
+            statistics: statistics(0, if bond.is_none() { switch.drops } else { 0 }),
             ..interface(card, bridge, InterfaceRole::Physical)
         });
     }
     for neighbour in neighbours(state, host) {
         let name = format!("ovn-{neighbour}-0");
-        all.push(interface(&name, INTEGRATION, InterfaceRole::Tunnel));
+        all.push(Interface {
+            remote_chassis: Some(neighbour.to_string()),
+            remote_known: Some(true),
+            ..interface(&name, INTEGRATION, InterfaceRole::Tunnel)
+        });
+    }
+    for gone in &switch.stale_tunnels {
+        all.push(Interface {
+            remote_chassis: Some(gone.clone()),
+            remote_known: Some(false),
+            ..interface(&format!("ovn-{gone}-0"), INTEGRATION, InterfaceRole::Tunnel)
+        });
     }
     for vm in guests(host) {
         let millis = host.domains.get(&vm).map_or(0, |domain| domain.run_time(state.now).as_millis());
         let packets = u64::try_from(millis / 10).unwrap_or(u64::MAX);
         all.push(Interface {
+            mac: Some(mac(vm)),
+            instance: Some(vm.to_string()),
             logical_port: Some(vm.to_string()),
-            bound: controls.then_some(true),
-            statistics: BTreeMap::from([("rx_packets".to_owned(), packets), ("tx_packets".to_owned(), packets)]),
+            binding: controls.then_some(Binding::Here),
+            statistics: statistics(packets, 0),
             ..interface(&tap(vm), INTEGRATION, InterfaceRole::Instance)
         });
     }
-    for port in &switch.orphans {
-        let name = format!("tap{}", port.chars().take(11).collect::<String>());
-        all.push(Interface {
+    for (port, why) in &switch.orphans {
+        all.push(orphan(host, port, *why, controls));
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// A port that claims this logical port and should not.
+fn orphan(host: &Host, port: &str, why: Orphan, controls: bool) -> Interface {
+    let name = format!("tap{}", port.chars().take(11).collect::<String>());
+    let logical = port;
+    let port = |binding: Binding, logical: &str| Interface {
+        logical_port: Some(logical.to_owned()),
+        binding: controls.then_some(binding),
+        statistics: BTreeMap::new(),
+        ..interface(&name, INTEGRATION, InterfaceRole::Instance)
+    };
+    match why {
+        Orphan::NeverOpened => Interface {
             link_up: Some(false),
             error: Some(format!("could not open network device {name} (No such device)")),
             ifindex: Some(0),
             ofport: Some(-1),
-            logical_port: Some(port.clone()),
-            bound: controls.then_some(false),
-            statistics: BTreeMap::new(),
-            ..interface(&name, INTEGRATION, InterfaceRole::Instance)
-        });
+            ..port(Binding::Unknown, logical)
+        },
+        // The database goes on saying that all is well.
+        Orphan::DeviceGone => Interface { ifindex: Some(0), ..port(Binding::Here, logical) },
+        Orphan::NoLogicalPort => port(Binding::Unknown, logical),
+        Orphan::Elsewhere => port(Binding::Elsewhere("another-chassis".into()), logical),
+        Orphan::Duplicate => match guests(host).next() {
+            Some(vm) => port(Binding::Elsewhere(tap(vm)), &vm.to_string()),
+            None => port(Binding::Unknown, logical),
+        },
     }
-    all.sort_by(|a, b| a.name.cmp(&b.name));
-    all
 }
 
 /// The hosts before and after this one in the list: a ring of tunnels.
@@ -202,7 +278,8 @@ fn neighbours(state: &State, host: &Host) -> Vec<HostName> {
 }
 
 fn bridges(host: &Host, interfaces: &[Interface]) -> Vec<Bridge> {
-    let answers = host.switch.vswitchd == DaemonState::Running;
+    let switch = &host.switch;
+    let answers = |name: &str| switch.vswitchd == DaemonState::Running && !switch.bridges_silent.contains(name);
     let bridge = |name: &str, flows: u64| {
         let members = interfaces.iter().filter(|interface| interface.bridge == name);
         let (bonded, single): (Vec<_>, Vec<_>) = members.partition(|interface| interface.bond.is_some());
@@ -211,14 +288,14 @@ fn bridges(host: &Host, interfaces: &[Interface]) -> Vec<Bridge> {
             name: name.to_owned(),
             ports: u32::try_from(ports).unwrap_or(u32::MAX),
             datapath_type: "system".into(),
-            flows: answers.then(|| BTreeMap::from([(0, flows)])),
+            flows: answers(name).then(|| BTreeMap::from([(0, flows)])),
         }
     };
     let guests = guests(host).count() as u64;
     let integration = Bridge {
-        flows: answers.then(|| {
-            let stale = host.switch.stale_flows;
-            BTreeMap::from([(0, BASE_FLOWS), (8, guests * FLOWS_PER_PORT), (64, guests + stale)])
+        flows: answers(INTEGRATION).then(|| {
+            let more = switch.stale_flows + switch.more_flows;
+            BTreeMap::from([(0, BASE_FLOWS), (8, guests * FLOWS_PER_PORT), (64, guests + more)])
                 .into_iter()
                 .filter(|(_, flows)| *flows > 0)
                 .collect()
@@ -228,6 +305,30 @@ fn bridges(host: &Host, interfaces: &[Interface]) -> Vec<Bridge> {
     vec![bridge(EXTERNAL, 1), integration, bridge(PROVIDER, 1)]
 }
 
+fn bonds(host: &Host) -> Vec<Bond> {
+    let kernel = host.switch.kernel_bond.then(|| kernel_bond(&host.switch));
+    std::iter::once(bond(host)).chain(kernel).collect()
+}
+
+/// The kernel knows how its members are, whatever the switch does. It uses the first that has a link.
+fn kernel_bond(switch: &Switch) -> Bond {
+    let is_up = |card: &str| !switch.links_down.contains(card);
+    let active = ["eno1", "eno2"].into_iter().find(|card| is_up(card));
+    let member = |card: &str| {
+        let up = is_up(card);
+        BondMember {
+            name: card.to_owned(),
+            enabled: active == Some(card),
+            link_up: Some(up),
+            speed_bps: up.then_some(CARD_SPEED),
+            lacp: None,
+            partner: None,
+        }
+    };
+    let (name, mode) = (KERNEL_BOND.into(), "active-backup".into());
+    Bond { name, kind: BondKind::Kernel, mode, lacp: false, members: vec![member("eno1"), member("eno2")] }
+}
+
 fn bond(host: &Host) -> Bond {
     let switch = &host.switch;
     let member = |card: &str| {
@@ -235,25 +336,34 @@ fn bond(host: &Host) -> Bond {
         BondMember {
             name: card.to_owned(),
             enabled: up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running,
+            link_up: Some(up),
+            speed_bps: Some(CARD_SPEED),
             lacp: Some(if switch.lacp_silent { "expired" } else { "current" }.to_owned()),
+            partner: (!switch.lacp_silent).then(|| PARTNER.to_owned()),
         }
     };
-    Bond { name: BOND.into(), mode: "balance-tcp".into(), members: vec![member("eth1"), member("eth2")] }
+    let (name, mode) = (BOND.into(), "balance-tcp".into());
+    Bond { name, kind: BondKind::Ovs, mode, lacp: true, members: vec![member("eth1"), member("eth2")] }
 }
 
 #[async_trait]
 impl OvsInspector for SimSwitch {
     fn features(&self) -> OvsFeatures {
-        OvsFeatures { trace: true, capture: true, southbound: true }
+        OvsFeatures { trace: true, capture: true, flows: true, counters: true, southbound: self.southbound }
     }
 
     async fn snapshot(&self) -> Result<OvsSnapshot> {
+        let reads = self.southbound;
         self.call(
             "snapshot",
             || "inspect the switch".into(),
             |state, host, _| {
                 let switch = &host.switch;
-                let interfaces = interfaces(state, host);
+                let reads = reads && !switch.southbound_lost && !host.partitioned;
+                let mut interfaces = interfaces(state, host);
+                for tunnel in interfaces.iter_mut().filter(|_| !reads) {
+                    tunnel.remote_known = None;
+                }
                 Ok(OvsSnapshot {
                     at: state.timestamp(),
                     database_connected: switch.database == DaemonState::Running,
@@ -262,7 +372,7 @@ impl OvsInspector for SimSwitch {
                     dpdk: None,
                     bridges: bridges(host, &interfaces),
                     interfaces,
-                    bonds: vec![bond(host)],
+                    bonds: bonds(host),
                     controller: Some(Controller {
                         daemon: daemon(switch.controller, "25.03.0"),
                         southbound_connected: switch.controller == DaemonState::Running
@@ -270,10 +380,14 @@ impl OvsInspector for SimSwitch {
                             && !host.partitioned,
                         southbound: Some("ssl:[fd00::10]:6642".into()),
                         chassis_id: Some(host.name.to_string()),
-                        openflow_connected: Some(switch.controller == DaemonState::Running),
-                        lag: (switch.controller == DaemonState::Running).then_some(u64::from(switch.southbound_lost)),
+                        // Who is connected to it the switch tells; a controller that hangs keeps its connection.
+                        openflow_connected: (switch.vswitchd == DaemonState::Running)
+                            .then_some(switch.controller != DaemonState::Dead && !switch.openflow_lost),
+                        unplugged: reads.then(|| switch.unplugged.iter().cloned().collect()),
+                        lag: (reads && switch.controller == DaemonState::Running).then_some(switch.lag),
                     }),
-                    configuration_pending: switch.vswitchd != DaemonState::Running,
+                    // Nobody has changed anything: a switch that is dead is not asked to take up anything.
+                    configuration_pending: switch.pending,
                 })
             },
         )
@@ -344,6 +458,47 @@ impl OvsInspector for SimSwitch {
         .await
     }
 
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        let what = || format!("read the flows of {bridge}");
+        self.ask("flows", what, bridge, |state, host, _| {
+            let ports = interfaces(state, host);
+            let found = bridges(host, &ports).into_iter().find(|found| found.name == bridge);
+            let tables = found.and_then(|bridge| bridge.flows).unwrap_or_default();
+            let wanted = tables.into_iter().filter(move |(number, _)| table.is_none_or(|wanted| wanted == *number));
+            let flows = wanted.flat_map(|(table, count)| (0..count).map(move |number| flow(table, number)));
+            Ok(stream::iter(flows.map(Ok)).boxed())
+        })
+        .await
+    }
+
+    async fn counters(&self) -> Result<OvsCounters> {
+        self.call(
+            "counters",
+            || "read the counters".into(),
+            |state, host, _| {
+                let mut counters = OvsCounters::default();
+                if host.switch.vswitchd == DaemonState::Running {
+                    let packets = |port: &Interface| port.statistics.get("rx_packets").copied().unwrap_or(0);
+                    let hit = interfaces(state, host).iter().map(packets).sum();
+                    let datapath = DatapathCounters { hit, missed: hit / 100, lost: 0, flows: 8 };
+                    counters.datapaths.insert("ovs-system".into(), datapath);
+                }
+                let daemons = [
+                    ("ovs-vswitchd", host.switch.vswitchd),
+                    ("ovsdb-server", host.switch.database),
+                    ("ovn-controller", host.switch.controller),
+                ];
+                for (daemon, _) in daemons.into_iter().filter(|(_, state)| *state == DaemonState::Running) {
+                    let named = |name: &str, value: u64| BTreeMap::from([(name.to_owned(), value)]);
+                    counters.coverage.insert(daemon.into(), named("util_xalloc", 1000));
+                    counters.memory.insert(daemon.into(), named("cells", 200));
+                }
+                Ok(counters)
+            },
+        )
+        .await
+    }
+
     async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
         self.ask(
             "fdb",
@@ -366,6 +521,9 @@ impl OvsInspector for SimSwitch {
     }
 
     async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
+        if !self.southbound {
+            return Err(Error::unsupported(format!("look for stale flows on {bridge}"), "this switch"));
+        }
         self.ask(
             "stale_flows",
             || format!("look for stale flows on {bridge}"),
@@ -381,6 +539,20 @@ impl OvsInspector for SimSwitch {
             },
         )
         .await
+    }
+}
+
+/// An invented flow: of each table, the one of that number.
+fn flow(table: u8, number: u64) -> Flow {
+    Flow {
+        table,
+        priority: 100,
+        cookie: number,
+        age: Duration::from_secs(60),
+        packets: 0,
+        bytes: 0,
+        matched: format!("reg0={number:#x}"),
+        actions: "drop".into(),
     }
 }
 

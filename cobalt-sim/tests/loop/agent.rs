@@ -74,7 +74,7 @@ async fn at_rest_neither_agent_nor_operator_writes_anything() {
     let rig = Rig::new().await;
     let region = Region::builder().hosts(1).vms_per_host(10).seed(3).build();
     reporting(&rig, &region).await;
-    rig.an_hour_of_rest(&[("agent", 1), ("operator", 2)]).await; // resyncs included
+    rig.an_hour_of_rest(&[("agent", 1), ("operator", 4)]).await; // resyncs included
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,7 +121,7 @@ async fn a_secret_is_installed_and_a_renewal_too_and_at_rest_nothing_is_written(
     host.until_key(&second).await;
     host.installed("Ready").await;
     host.rig.rest().await;
-    host.rig.an_hour_of_rest(&[("agent", 2), ("operator", 2)]).await;
+    host.rig.an_hour_of_rest(&[("agent", 2), ("operator", 4)]).await;
 }
 
 #[tokio::test(start_paused = true)]

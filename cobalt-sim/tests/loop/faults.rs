@@ -89,7 +89,7 @@ async fn an_expired_watch_at_rest_lists_anew_and_writes_nothing() {
     rig.server.faults().interrupt(Matcher::client("operator").verb(Verb::Watch), Interruption::Expire);
     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     let listings = rig.server.counters().sum(|key| key.client == "operator" && key.verb == Verb::List);
-    assert_eq!(listings.requests, 2, "Nodes and Hypervisors");
+    assert_eq!(listings.requests, 4, "Nodes, Hypervisors, OVSNodes and the Leases beside them");
     assert_eq!(rig.counts("operator").requests, 0);
 }
 

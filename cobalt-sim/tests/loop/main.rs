@@ -11,6 +11,8 @@ mod heartbeat;
 mod incidents;
 mod migrations;
 mod operator;
+mod ovs;
+mod ovs_health;
 mod reboot;
 mod takeover;
 mod update;

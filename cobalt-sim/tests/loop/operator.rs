@@ -95,7 +95,7 @@ async fn one_new_node_costs_two_writes_and_rest_costs_none() {
     // The object and its status; a Node's address may arrive after its labels and cost one more.
     assert!((40..=60).contains(&made.writes), "{made:?}");
 
-    rig.an_hour_of_rest(&[("operator", 2)]).await;
+    rig.an_hour_of_rest(&[("operator", 4)]).await;
 }
 
 #[tokio::test(start_paused = true)]

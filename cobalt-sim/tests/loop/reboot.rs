@@ -136,7 +136,7 @@ async fn a_reboot_waits_for_the_drain_and_the_host_comes_back_into_service() {
     assert_eq!(back.spec.maintenance_reason, None);
     watched.until("watched again", |hv| reason(hv, EVACUATE_ON_REBOOT) == Some("Ready")).await;
     watched.rig.rest().await;
-    watched.rig.an_hour_of_rest(&[("agent", 1), ("operator", 2)]).await;
+    watched.rig.an_hour_of_rest(&[("agent", 1), ("operator", 4)]).await;
 }
 
 #[tokio::test(start_paused = true)]

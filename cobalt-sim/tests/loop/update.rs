@@ -96,7 +96,7 @@ async fn an_update_is_followed_to_its_end_and_the_host_reboots_once_if_wanted() 
     updated.until("on the new version", |hv| version(hv) == Some("1877.3")).await;
     updated.rig.rest().await;
     assert_eq!(updated.reboots(), 1);
-    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 2)]).await;
+    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 4)]).await;
     assert_eq!(updated.reboots(), 1);
 }
 
@@ -107,7 +107,7 @@ async fn without_the_wish_for_it_nothing_reboots() {
     updated.until("completed", |hv| is(hv, "Completed")).await;
     updated.rig.rest().await;
     assert_eq!(updated.reboots(), 0);
-    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 2)]).await;
+    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 4)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +121,7 @@ async fn a_failing_update_is_tried_three_times_and_then_only_for_another_version
     let stopped = updated.until("stopped", |hv| is(hv, "Stopped")).await;
     assert!(stopped.condition(UPDATE).unwrap().message.contains("change spec.version"));
     assert_eq!(stopped.spec.version.as_deref(), Some("1877.3"), "the wish is not ours to take back");
-    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 2)]).await;
+    updated.rig.an_hour_of_rest(&[("agent", 1), ("operator", 4)]).await;
     // Not even after a restart.
     updated.agent.trigger();
     updated.start_agent(updated.rig.stop.clone());

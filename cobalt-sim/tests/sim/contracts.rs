@@ -15,7 +15,7 @@ use cobalt_core::{
     nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, PlacementClient, ServerStatus},
     ovs::{OvsInspector, TraceRequest},
 };
-use cobalt_sim::{DaemonState, Driver, Region, SimBackend, SimError, SwitchFault, VmSpec};
+use cobalt_sim::{DaemonState, Driver, Orphan, Region, SimBackend, SimError, SwitchFault, VmSpec};
 
 /// What the world refuses is a fault of the fixture, not of the seam.
 fn done<T>(result: Result<T, SimError>) -> Provoked<T> {
@@ -227,7 +227,8 @@ impl PlacementFixture for Cloud {
     }
 
     async fn evacuate(&mut self) -> Provoked<(ProviderId, InstanceId)> {
-        let host = self.region.hosts()[1].clone();
+        let last = self.dead.take();
+        let host = self.region.hosts().into_iter().skip(1).find(|host| Some(host) != last.as_ref()).unwrap();
         let nova = self.region.nova();
         let server = done(self.region.boot(&host, "2"))?;
         done(self.region.world().power_cut(&host))?;
@@ -262,13 +263,13 @@ async fn the_simulated_placement_keeps_its_contract() {
 }
 
 /// One host, seen by its operating system, its switch and its BMC.
-struct Machine {
+pub(crate) struct Machine {
     region: Region,
     host: HostName,
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let region = Region::builder().hosts(3).vms_per_host(3).build();
         let host = region.hosts()[0].clone();
         Self { region, host }
@@ -324,6 +325,7 @@ impl OvsFixture for Machine {
             bridge: "br-int".into(),
             in_port: from.port.clone(),
             ethernet: (from.mac.clone(), to.mac.clone()),
+            vlan: None,
             ip: Some(([10, 0, 0, 1].into(), [10, 0, 0, 2].into())),
             transport: None,
         })
@@ -332,6 +334,28 @@ impl OvsFixture for Machine {
     async fn hang_switch(&mut self, hang: bool) -> Provoked<()> {
         let state = if hang { DaemonState::Hung } else { DaemonState::Running };
         done(self.region.world().switch_fault(&self.host, SwitchFault::Switch(state)))
+    }
+
+    async fn hang_controller(&mut self, hang: bool) -> Provoked<()> {
+        let state = if hang { DaemonState::Hung } else { DaemonState::Running };
+        done(self.region.world().switch_fault(&self.host, SwitchFault::Controller(state)))
+    }
+
+    async fn stop_database(&mut self, stop: bool) -> Provoked<()> {
+        let state = if stop { DaemonState::Dead } else { DaemonState::Running };
+        done(self.region.world().switch_fault(&self.host, SwitchFault::Database(state)))
+    }
+
+    async fn plug_stranger(&mut self, plug: bool) -> Provoked<String> {
+        let fault =
+            if plug { SwitchFault::Orphan(Orphan::NoLogicalPort, "stranger".into()) } else { SwitchFault::Repaired };
+        done(self.region.world().switch_fault(&self.host, fault))?;
+        Ok("tapstranger".into())
+    }
+
+    async fn kernel_bond(&mut self, there: bool) -> Provoked<String> {
+        done(self.region.world().switch_fault(&self.host, SwitchFault::KernelBond(there)))?;
+        Ok("bond1".into())
     }
 
     async fn break_bond(&mut self, broken: bool) -> Provoked<String> {

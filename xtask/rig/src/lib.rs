@@ -19,6 +19,25 @@
 //! [`Guest`] writes the XML of a domain. With a [`Kernel`] it boots a Linux that carries out one [`Act`]: it reboots,
 //! panics, forgets its watchdog, fills its disk. The kernel is fetched by `cargo xtask test`.
 //!
+//! [`ovs::Node`] is a machine with a real Open vSwitch and OVN: bridges, a bond that negotiates with a second switch, a
+//! tunnel, VMs that ping each other, and a method for everything that can go wrong.
+//!
+//! [`ControlPlane`] is a real Keystone, Placement, Glance and Nova with as many computes as wanted, whose guests alone are
+//! not real.
+//!
+//! ```no_run
+//! use cobalt_rig::{ControlPlane, Venv};
+//!
+//! # fn main() -> Result<(), cobalt_rig::Error> {
+//! let venv = Venv::find(std::path::Path::new("target"))?;
+//! let plane = ControlPlane::up(&venv, &["hv-1", "hv-10"])?;
+//! let server = plane.boot("hv-1", "a-server")?;
+//! plane.compute("hv-1").refuse_migrations(&[&server])?;
+//! println!("log in at {}", plane.auth_url());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Nothing stays behind
 //!
 //! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
@@ -27,13 +46,16 @@
 //!
 //! # Requirements
 //!
-//! Root, and the programs that [`missing`] names. A test calls [`available`] first, which tells why it cannot run.
+//! Root, and the programs that [`missing`], [`ovs::missing`] and [`openstack_requirements`] name. A test calls
+//! [`available`], [`ovs::available`] or [`openstack_available`] first, which tells why it cannot run.
 
 mod error;
 mod guest;
 mod libvirt;
 mod namespace;
 mod network;
+mod openstack;
+pub mod ovs;
 mod pki;
 mod place;
 mod process;
@@ -42,4 +64,5 @@ mod requirements;
 pub use error::{Error, Result};
 pub use guest::{Act, Disk, DomainType, Guest, Kernel};
 pub use libvirt::{Host, HostOptions, Hosts, Sasl};
-pub use requirements::{available, missing, requirements, skip};
+pub use openstack::{Compute, ControlPlane, ControlService, Venv};
+pub use requirements::{available, missing, openstack_available, openstack_requirements, requirements, skip};

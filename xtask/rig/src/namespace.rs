@@ -68,6 +68,19 @@ impl Namespace {
         process::run("nsenter", arguments)
     }
 
+    /// The words with which a process within was started, by its id there; `None` if there is none, or only a corpse.
+    pub(crate) fn command_line(&self, pid: u32) -> Option<String> {
+        // The namespaces have a /proc of their own, which is seen from here through their first process.
+        let words = std::fs::read(format!("/proc/{}/root/proc/{pid}/cmdline", self.init)).ok()?;
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        (!words.is_empty()).then_some(words)
+    }
+
+    /// Whether there is a process with this id within, if only a corpse.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        std::path::Path::new(&format!("/proc/{}/root/proc/{pid}", self.init)).exists()
+    }
+
     /// Runs a program of ours in the network only, so that ids of processes mean what they mean outside.
     pub(crate) fn run_in_network<const N: usize>(&self, command: [&str; N]) -> Result<String> {
         let target = format!("--target={}", self.init);

@@ -4,45 +4,99 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The programs a rig calls, and the Debian packages that bring them.
-const PROGRAMS: &[(&str, &str)] = &[
+use crate::openstack::Venv;
+
+/// Something, and the Debian package that brings it.
+type Need = (&'static str, &'static str);
+
+/// The programs that every rig calls.
+const NAMESPACES: &[Need] =
+    &[("ip", "iproute2"), ("bash", "bash"), ("unshare", "util-linux"), ("nsenter", "util-linux"), ("kill", "procps")];
+
+/// What hosts with libvirt need besides: programs, and files by their path.
+const LIBVIRT: &[Need] = &[
     ("libvirtd", "libvirt-daemon"),
     ("virsh", "libvirt-clients"),
     ("qemu-system-x86_64", "qemu-system-x86"),
-    ("ip", "iproute2"),
     ("saslpasswd2", "sasl2-bin"),
     ("busybox", "busybox-static"),
-    ("bash", "bash"),
-    ("unshare", "util-linux"),
-    ("nsenter", "util-linux"),
     ("mount", "mount"),
-    ("kill", "procps"),
-];
-
-/// Files that are no programs, likewise.
-const FILES: &[(&str, &str)] = &[
     ("/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so", "libvirt-daemon-driver-qemu"),
     ("/usr/lib/x86_64-linux-gnu/sasl2/libscram.so", "libsasl2-modules"),
     ("/var/lib/libvirt", "libvirt-daemon-system"),
 ];
 
+/// What a node with Open vSwitch and OVN needs besides.
+const OVS: &[Need] = &[
+    ("ovsdb-server", "openvswitch-common"),
+    ("ovs-vswitchd", "openvswitch-switch"),
+    ("ovn-controller", "ovn-host"),
+    ("ovn-northd", "ovn-central"),
+    ("ovn-nbctl", "ovn-common"),
+    ("ping", "iputils-ping"),
+    ("ethtool", "ethtool"),
+];
+
+/// What the OpenStack control plane needs besides.
+const OPENSTACK: &[Need] = &[
+    ("mariadbd", "mariadb-server"),
+    ("mariadb-install-db", "mariadb-server"),
+    ("mariadb", "mariadb-client"),
+    ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
+];
+
+/// The environment for a control plane, if one can be brought up here. Otherwise the test is told as skipped.
+pub fn openstack_available(test: &str, target: &Path) -> Option<Venv> {
+    if !possible(test, &absent(OPENSTACK)) {
+        return None;
+    }
+    Venv::find(target).inspect_err(|error| skip(test, &error.to_string())).ok()
+}
+
+/// What the OpenStack control plane needs: a program, or the path of a file; and the Debian package that brings it.
+pub fn openstack_requirements() -> impl Iterator<Item = (&'static str, &'static str)> {
+    NAMESPACES.iter().chain(OPENSTACK).copied()
+}
+
 /// Everything that a rig needs: a program, or the path of a file; and the Debian package that brings it.
 pub fn requirements() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PROGRAMS.iter().chain(FILES).copied()
+    NAMESPACES.iter().chain(LIBVIRT).chain(OVS).copied()
 }
 
-/// What is not there, each with the package that brings it.
+/// What hosts with libvirt need and is not there, each with the package that brings it.
 pub fn missing() -> Vec<(&'static str, &'static str)> {
-    let programs = PROGRAMS.iter().filter(|(program, _)| !on_path(program));
-    let files = FILES.iter().filter(|(path, _)| !Path::new(path).exists());
-    programs.chain(files).copied().collect()
+    absent(LIBVIRT)
 }
 
-/// Whether a rig can be brought up here. Otherwise the test is told as skipped: [`skip`].
+/// What a node with Open vSwitch needs and is not there, likewise.
+pub fn ovs_missing() -> Vec<(&'static str, &'static str)> {
+    absent(OVS)
+}
+
+fn absent(needs: &[Need]) -> Vec<Need> {
+    let there = |what: &str| if what.starts_with('/') { Path::new(what).exists() } else { on_path(what) };
+    NAMESPACES.iter().chain(needs).filter(|(what, _)| !there(what)).copied().collect()
+}
+
+/// Whether hosts with libvirt can be brought up here. Otherwise the test is told as skipped: [`skip`].
 pub fn available(test: &str) -> bool {
+    possible(test, &missing())
+}
+
+/// Whether a node with Open vSwitch can be brought up here. Otherwise the test is told as skipped.
+pub fn ovs_available(test: &str) -> bool {
+    // The bridges' own ports are made of it; no package brings it.
+    if !Path::new("/dev/net/tun").exists() {
+        skip(test, "there is no /dev/net/tun (the kernel's driver `tun`)");
+        return false;
+    }
+    possible(test, &ovs_missing())
+}
+
+fn possible(test: &str, missing: &[Need]) -> bool {
     let reason = if !is_root() {
         "namespaces and mounts need root".to_owned()
-    } else if let [first, ..] = missing().as_slice() {
+    } else if let [first, ..] = missing {
         format!("there is no {} (as root: apt-get install {}; cargo xtask test does it)", first.0, first.1)
     } else {
         return true;

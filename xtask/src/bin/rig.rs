@@ -1,6 +1,6 @@
-//! The process behind `cargo xtask rig up`: one API server, or some hosts, until SIGTERM.
+//! The process behind `cargo xtask rig up`: one API server, some hosts or a switch, until SIGTERM.
 //!
-//! `rig sim|kube|libvirt DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
+//! `rig sim|kube|libvirt|ovs|openstack DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
 //! servers write a kubeconfig into the directory.
 #![allow(clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use cobalt_apiserver::ApiServer;
 use cobalt_apiserver::conformance::envtest::{Assets, Envtest};
-use cobalt_rig::{Act, Guest, Hosts, Kernel};
+use cobalt_rig::{Act, ControlPlane, Guest, Hosts, Kernel, Venv, ovs};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, directory] = arguments.as_slice() else {
-        bail!("usage: rig sim|kube|libvirt DIRECTORY");
+        bail!("usage: rig sim|kube|libvirt|ovs|openstack DIRECTORY");
     };
     let directory = Path::new(directory);
     // Before anything is started: a signal must not end us without its Drop.
@@ -44,6 +44,8 @@ async fn run() -> Result<()> {
         "sim" => simulated(directory, stop).await,
         "kube" => real(directory, stop).await,
         "libvirt" => hosts(directory, stop).await,
+        "ovs" => node(stop).await,
+        "openstack" => openstack(directory, stop).await,
         other => bail!("there is no rig {other}"),
     }
 }
@@ -76,6 +78,39 @@ async fn hosts(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
     hosts.host(0).define(&guest).context("cannot define a domain")?;
     let uris: Vec<String> = hosts.iter().flat_map(|host| [host.tcp(), host.tls(), host.unix()]).collect();
     println!("{}", serde_json::json!({"what": "libvirt on two hosts", "uris": uris}));
+    stop.await;
+    Ok(())
+}
+
+async fn node(stop: impl Future<Output = ()>) -> Result<()> {
+    let node = ovs::Node::up().context("cannot bring the node up")?;
+    let at = |name: &str| node.directory().join(name).display().to_string();
+    let commands = [
+        format!("export OVS_RUNDIR={0} OVN_RUNDIR={0}", node.directory().display()),
+        format!("ovs-vsctl --db={} show", node.database(ovs::Way::Unix)),
+        format!("ovs-appctl -t {} bond/show", at("ovs-vswitchd.ctl")),
+        format!("ovs-ofctl dump-flows unix:{}", at("br-int.mgmt")),
+        format!("ovn-sbctl --db={} show", node.southbound(ovs::Way::Unix)),
+        format!("nsenter {} ping 10.0.0.12   # from one VM to the other", node.vm(0).enter()),
+        format!("nsenter {} bash             # the node's own network", node.enter()),
+        format!("# over the network: {} and {}", node.database(ovs::Way::Tcp), node.database(ovs::Way::Ssl)),
+        format!("# with the certificates in {}", node.pki().display()),
+    ];
+    println!("{}", serde_json::json!({"what": "Open vSwitch with OVN on a node", "commands": commands}));
+    stop.await;
+    Ok(())
+}
+
+async fn openstack(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
+    let target = directory.ancestors().nth(2).context("the directory is not below a target directory")?;
+    let venv = Venv::find(target).context("cannot use OpenStack")?;
+    let plane = ControlPlane::up(&venv, &["hv-1", "hv-2", "hv-3"]).context("cannot bring the control plane up")?;
+    for number in 1..=3 {
+        plane.boot("hv-1", &format!("server-{number}")).context("cannot boot a server")?;
+    }
+    let environment: serde_json::Map<_, _> =
+        plane.environment().into_iter().map(|(name, value)| (name, value.into())).collect();
+    println!("{}", serde_json::json!({"what": "OpenStack with three computes", "environment": environment}));
     stop.await;
     Ok(())
 }

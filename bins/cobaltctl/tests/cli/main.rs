@@ -7,6 +7,7 @@ mod testing;
 
 mod crds;
 mod demo;
+mod ovs;
 
 use testing::{help_is, run};
 
@@ -18,6 +19,10 @@ fn the_help_is_as_in_the_snapshots() {
     help_is(snapshots, "help", PROGRAM, &["--help"]);
     help_is(snapshots, "help-demo", PROGRAM, &["demo", "--help"]);
     help_is(snapshots, "help-crds", PROGRAM, &["crds", "--help"]);
+    help_is(snapshots, "help-ovs", PROGRAM, &["ovs", "--help"]);
+    for verb in ["status", "trace", "capture", "doctor"] {
+        help_is(snapshots, &format!("help-ovs-{verb}"), PROGRAM, &["ovs", verb, "--help"]);
+    }
 }
 
 #[test]

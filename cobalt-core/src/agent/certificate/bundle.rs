@@ -18,7 +18,7 @@ use rustls::{
 /// Why a Secret is not installed. The texts name fields, never what is in them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(super) enum BundleError {
+pub(in crate::agent) enum BundleError {
     #[error("Secret {secret} has no {field}")]
     Missing { secret: String, field: &'static str },
     #[error("{field} of Secret {secret} is no PEM")]
@@ -38,12 +38,12 @@ pub(super) enum BundleError {
 }
 
 /// A certificate, its key and who vouches for it, checked: they belong together and are valid.
-pub(super) struct Bundle {
-    pub(super) ca: Vec<u8>,
-    pub(super) certificate: Vec<u8>,
-    pub(super) key: Vec<u8>,
+pub(in crate::agent) struct Bundle {
+    pub(in crate::agent) ca: Vec<u8>,
+    pub(in crate::agent) certificate: Vec<u8>,
+    pub(in crate::agent) key: Vec<u8>,
     /// The Secret's resourceVersion.
-    pub(super) version: String,
+    pub(in crate::agent) version: String,
 }
 
 impl fmt::Debug for Bundle {
@@ -54,7 +54,7 @@ impl fmt::Debug for Bundle {
 
 impl Bundle {
     /// Takes a Secret apart and checks it as libvirt's peers would.
-    pub(super) fn of(secret: &Secret, now: Timestamp) -> Result<Self, BundleError> {
+    pub(in crate::agent) fn of(secret: &Secret, now: Timestamp) -> Result<Self, BundleError> {
         let field = |field: &'static str| {
             let found = secret.data.as_ref().and_then(|data| data.get(field)).filter(|bytes| !bytes.0.is_empty());
             let missing = || BundleError::Missing { secret: secret.name_any(), field };
@@ -104,7 +104,7 @@ impl Bundle {
     }
 
     /// One value for all three, to tell whether libvirt has been told of them.
-    pub(super) fn hash(&self) -> String {
+    pub(in crate::agent) fn hash(&self) -> String {
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [&self.ca, &self.certificate, &self.key] {
             context.update(&(part.len() as u64).to_be_bytes());

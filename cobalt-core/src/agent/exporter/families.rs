@@ -1,13 +1,9 @@
 //! Every metric of the exporter, one row each.
 
-use crate::backend::{BlockStats, DomainState, DomainStats, NetStats, VcpuState, VcpuStats};
-
-/// Whether a metric only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-}
+use crate::{
+    backend::{BlockStats, DomainState, DomainStats, NetStats, VcpuState, VcpuStats},
+    runtime::metrics::text::{Kind, Value},
+};
 
 /// Whose spelling a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +11,6 @@ pub(super) enum Set {
     Both,
     Documented,
     Distributions,
-}
-
-/// A figure, before it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    Count(u64),
-    /// Written as seconds, exactly.
-    Nanoseconds(u64),
 }
 
 /// One family; the name is without the `_total` of a counter.

@@ -58,7 +58,7 @@ fn backend(stats: Vec<DomainStats>) -> Arc<MockHypervisorBackend> {
 }
 
 /// Every rule of the format that our own writing could break.
-fn check_format(text: &str) {
+pub(in crate::agent) fn check_format(text: &str) {
     let mut families = HashSet::new();
     let mut series = HashSet::new();
     let mut current: Option<(&str, &str)> = None;

@@ -110,7 +110,7 @@ impl Publisher {
         }
         let decided = list.iter().filter(|condition| types.contains(&condition.type_));
         let owned = self.applier.owned(observed.as_ref(), Target::Status);
-        let body = publish::status_body(Some(&observed), &owned, &status, decided.clone(), |type_| {
+        let body = publish::status_body(Some(observed.as_ref()), &owned, &status, decided.clone(), |type_| {
             status::is_former_unit(report, &self.units, type_) || parts.removed.iter().any(|removed| removed == type_)
         });
         if let Applied::Written(object) =

@@ -1,35 +1,27 @@
-//! OpenMetrics text, written straight into one string.
+//! OpenMetrics text, written straight into one string: for a [`Source`](super::Source) with many series.
 
 use std::fmt::Write as _;
-
-use super::families::{Kind, Value};
-use crate::backend::DomainStats;
 
 /// The longest value of a label; names and paths are foreign text.
 const LONGEST: usize = 256;
 
-/// The labels of one domain, escaped once for all its series.
-pub(super) struct Labels {
-    /// `domain="…",uuid="…"`.
-    pub(super) domain: String,
-    /// The values for its vCPUs, disks and interfaces, in the order of their maps.
-    pub(super) vcpus: Vec<String>,
-    pub(super) blocks: Vec<String>,
-    pub(super) nets: Vec<String>,
+/// Whether a metric only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
 }
 
-impl Labels {
-    pub(super) fn of(stats: &DomainStats) -> Self {
-        Self {
-            domain: format!("domain=\"{}\",uuid=\"{}\"", escaped(&stats.name), escaped(stats.id.as_str())),
-            vcpus: stats.vcpus.keys().map(u32::to_string).collect(),
-            blocks: stats.blocks.keys().map(|name| escaped(name)).collect(),
-            nets: stats.nets.keys().map(|name| escaped(name)).collect(),
-        }
-    }
+/// A figure, before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Count(u64),
+    /// Written as seconds, exactly.
+    Nanoseconds(u64),
 }
 
-fn escaped(text: &str) -> String {
+/// Foreign text as the value of a label.
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars().take(LONGEST) {
         match c {
@@ -43,25 +35,25 @@ fn escaped(text: &str) -> String {
 }
 
 /// A text under way.
-pub(super) struct Text(String);
+pub(crate) struct Text(String);
 
 impl Text {
-    pub(super) fn with_capacity(bytes: usize) -> Self {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self(String::with_capacity(bytes))
     }
 
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 
     /// Begins a family. One that gets no sample leaves no trace.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
+    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
         Family { out: &mut self.0, name, kind, help, begun: false }
     }
 }
 
 /// A family under way.
-pub(super) struct Family<'a> {
+pub(crate) struct Family<'a> {
     out: &'a mut String,
     name: &'static str,
     kind: Kind,
@@ -82,19 +74,20 @@ impl Family<'_> {
     }
 
     /// A sample without labels.
-    pub(super) fn plain(&mut self, value: u64) {
+    pub(crate) fn plain(&mut self, value: u64) {
         self.line();
         let _ = writeln!(self.out, " {value}");
     }
 
-    /// A sample of a domain or of one of its devices, if there is a value.
-    pub(super) fn sample(&mut self, domain: &str, device: Option<(&str, &str)>, value: Option<Value>) {
+    /// A sample of something with these labels, or of one of its devices, if there is a value.
+    pub(crate) fn sample(&mut self, labels: &str, device: Option<(&str, &str)>, value: Option<Value>) {
         let Some(value) = value else { return };
         self.line();
         self.out.push('{');
-        self.out.push_str(domain);
+        self.out.push_str(labels);
         if let Some((label, device)) = device {
-            for part in [",", label, "=\"", device, "\""] {
+            let comma = if labels.is_empty() { "" } else { "," };
+            for part in [comma, label, "=\"", device, "\""] {
                 self.out.push_str(part);
             }
         }
@@ -105,8 +98,8 @@ impl Family<'_> {
     }
 
     /// A sample that exists for its labels.
-    pub(super) fn meta(&mut self, domain: &str, device: (&str, &str), more: (&str, &str)) {
+    pub(crate) fn meta(&mut self, labels: &str, device: (&str, &str), more: (&str, &str)) {
         self.line();
-        let _ = writeln!(self.out, "{{{domain},{}=\"{}\",{}=\"{}\"}} 1", device.0, device.1, more.0, escaped(more.1));
+        let _ = writeln!(self.out, "{{{labels},{}=\"{}\",{}=\"{}\"}} 1", device.0, device.1, more.0, escaped(more.1));
     }
 }

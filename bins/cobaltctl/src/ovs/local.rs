@@ -1,0 +1,112 @@
+//! The switch of this machine, on its own sockets.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use cobalt_core::{
+    agent::ovs::{
+        Config,
+        endpoints::{
+            diagnose, resolve,
+            wire::{CaptureQuestion, Diagnosis, Port, PortAnswer, TraceAnswer, TraceQuestion},
+        },
+        once,
+    },
+    api::OVSNode,
+    ovs::{CaptureRequest, OvsInspector, OvsSnapshot},
+    runtime::clock::Clock,
+};
+use cobalt_ovs::{OvsOptions, OvsSwitch};
+use futures::StreamExt;
+use hyper::body::Bytes;
+use tokio::time::timeout;
+
+use super::{OvsError, Place, http::Packets};
+
+const HEADING: &str = "This machine";
+
+/// Where the sockets of the switch are.
+#[derive(clap::Args, Clone, Debug)]
+#[group(skip)]
+pub struct Sockets {
+    /// Directory with the sockets of Open vSwitch, for --local
+    #[arg(long, env = "OVS_RUNDIR", default_value = "/var/run/openvswitch", value_name = "DIR", help_heading = HEADING)]
+    pub ovs_run_dir: PathBuf,
+
+    /// Directory with the socket of ovn-controller, for --local
+    #[arg(long, env = "OVN_RUNDIR", default_value = "/var/run/ovn", value_name = "DIR", help_heading = HEADING)]
+    pub ovn_run_dir: PathBuf,
+}
+
+fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> OvsError {
+    OvsError::Local(cause.into())
+}
+
+/// An owner of our own: what the agent of this host captures is not ours to end.
+const OWNER: &str = "cobaltctl";
+
+/// How long the removal of a mirror may take when a capture is over.
+const TIDYING: Duration = Duration::from_secs(5);
+
+async fn open(place: &Place) -> Result<OvsSwitch, OvsError> {
+    let options =
+        OvsOptions::new().run_dir(&place.sockets.ovs_run_dir).ovn_run_dir(&place.sockets.ovn_run_dir).owner(OWNER);
+    OvsSwitch::connect(options).await.map_err(failed)
+}
+
+async fn look(place: &Place) -> Result<(OvsSwitch, OvsSnapshot), OvsError> {
+    let switch = open(place).await?;
+    let late = || OvsError::Timeout { what: "look at the switch of this machine".into(), limit: place.timeout };
+    let seen = timeout(place.timeout, switch.snapshot()).await.map_err(|_| late())?;
+    Ok((switch, seen.map_err(failed)?))
+}
+
+pub(super) async fn status(place: &Place) -> Result<OVSNode, OvsError> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(failed)?;
+    let seen = once(Arc::new(open(place).await?), &Config::new(name.trim()), &Clock::system(), place.timeout).await;
+    if let Some(why) = seen.disconnected {
+        return Err(failed(why));
+    }
+    let mut node = OVSNode::new(name.trim(), cobalt_core::api::OVSNodeSpec::default());
+    node.status = Some(seen.status);
+    Ok(node)
+}
+
+pub(super) async fn doctor(place: &Place) -> Result<Diagnosis, OvsError> {
+    let (_, snapshot) = look(place).await?;
+    Ok(diagnose::switch(&snapshot))
+}
+
+pub(super) async fn port(place: &Place, name: &str) -> Result<PortAnswer, OvsError> {
+    let (_, snapshot) = look(place).await?;
+    let port = resolve::port(&snapshot, "port", name)?;
+    Ok(PortAnswer { port: Port::from(port), diagnosis: diagnose::port(&snapshot, port) })
+}
+
+pub(super) async fn trace(place: &Place, question: &TraceQuestion) -> Result<TraceAnswer, OvsError> {
+    let (switch, snapshot) = look(place).await?;
+    let packet = resolve::packet(&snapshot, question)?;
+    let late = || OvsError::Timeout { what: "trace a packet on this machine".into(), limit: place.timeout };
+    let traced = timeout(place.timeout, switch.trace(&packet)).await.map_err(|_| late())?;
+    Ok(TraceAnswer::new(&packet, traced.map_err(failed)?, &snapshot))
+}
+
+/// The packets, and the switch they come from: whoever has read them waits until it is [`tidy`].
+pub(super) async fn capture(place: &Place, question: &CaptureQuestion) -> Result<(Packets, OvsSwitch), OvsError> {
+    let (switch, snapshot) = look(place).await?;
+    let port = resolve::port(&snapshot, "port", &question.port)?;
+    let request = CaptureRequest {
+        port: port.name.clone(),
+        duration: Duration::from_secs(question.seconds.unwrap_or(30).max(1)),
+        max_bytes: question.max_bytes.unwrap_or(16 << 20),
+        snap_len: question.snap_len.unwrap_or(65_535),
+    };
+    let packets = switch.capture(&request).await.map_err(failed)?;
+    Ok((packets.map(|chunk| chunk.map(Bytes::from).map_err(Into::into)).boxed(), switch))
+}
+
+/// Waits until nothing of a capture is left on the switch.
+pub(super) async fn tidy(switch: &OvsSwitch) {
+    if timeout(TIDYING, switch.settled()).await.is_err() {
+        eprintln!("a mirror may be left on the switch; the next capture of a port without a device removes it");
+    }
+}

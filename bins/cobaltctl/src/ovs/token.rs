@@ -1,0 +1,120 @@
+//! The token to ask with: the person's own, or one of a service account.
+
+use cobalt_core::api::OVSNode;
+use http::{Request, Response, header::AUTHORIZATION};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{
+    Api, Config,
+    api::PostParams,
+    client::{Body, ConfigExt},
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{OvsError, Place, find::Cluster};
+
+/// As short as Kubernetes makes them: it is used at once.
+const SECONDS: i64 = 600;
+
+/// A service account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    namespace: String,
+    name: String,
+}
+
+/// Reads `NAMESPACE/NAME`.
+pub(super) fn account(text: &str) -> Result<Account, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Account { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        _ => Err("expected NAMESPACE/NAME of a service account".to_owned()),
+    }
+}
+
+/// A token that does not show itself.
+#[derive(Clone)]
+pub(super) struct Token(pub(super) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+pub(super) async fn get(cluster: &Cluster, place: &Place, node: &OVSNode) -> Result<Token, OvsError> {
+    match &place.as_service_account {
+        Some(account) => requested(cluster, account, node).await,
+        // Whoever set an audience does not want agents to see tokens that are good for the whole API server.
+        None if audience(node).is_some() => Err(OvsError::OwnToken),
+        None => own(&cluster.config).await,
+    }
+}
+
+/// The token the kubeconfig gives, from wherever it has it: a plain one, a file, a program that is asked for it.
+async fn own(config: &Config) -> Result<Token, OvsError> {
+    let layer = config.auth_layer().map_err(|cause| OvsError::Token(Box::new(cause)))?;
+    let Some(layer) = layer else {
+        let certificate = config.auth_info.client_certificate.is_some()
+            || config.auth_info.client_certificate_data.is_some()
+            || config.auth_info.exec.is_some();
+        let what = if certificate { "a client certificate" } else { "no credentials" };
+        return Err(OvsError::NoToken { what });
+    };
+    // The layer puts the header on a request; this one goes nowhere, and comes back with it.
+    let echo = service_fn(|request: Request<Body>| async move {
+        let mut response = Response::new(());
+        if let Some(value) = request.headers().get(AUTHORIZATION) {
+            response.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        Ok::<_, tower::BoxError>(response)
+    });
+    let answered = layer.layer(echo).oneshot(Request::new(Body::empty())).await.map_err(OvsError::Token)?;
+    let header = answered.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).filter(|token| !token.is_empty());
+    token.map(|token| Token(token.to_owned())).ok_or(OvsError::NoToken { what: "a user name and a password" })
+}
+
+/// Whom a token for this agent must be made for, if it cares.
+fn audience(node: &OVSNode) -> Option<String> {
+    node.status.as_ref().and_then(|status| status.troubleshooting.as_ref()?.audience.clone())
+}
+
+async fn requested(cluster: &Cluster, account: &Account, node: &OVSNode) -> Result<Token, OvsError> {
+    let audience = audience(node);
+    let wanted = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: audience.into_iter().collect(),
+            expiration_seconds: Some(SECONDS),
+            bound_object_ref: None,
+        },
+        ..TokenRequest::default()
+    };
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), &account.namespace);
+    let made = accounts.create_token_request(&account.name, &PostParams::default(), &wanted).await;
+    let what = || format!("request a token of service account {}/{}", account.namespace, account.name);
+    let made = made.map_err(|cause| OvsError::Cluster { what: what(), cause: Box::new(cause) })?;
+    Ok(Token(made.status.map(|status| status.token).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_account_needs_both_its_names() {
+        let ours = Account { namespace: "ovn-system".into(), name: "troubleshooter".into() };
+        assert_eq!(account("ovn-system/troubleshooter"), Ok(ours));
+        for wrong in ["", "troubleshooter", "/troubleshooter", "ovn-system/", "a/b/c"] {
+            assert!(account(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_token_does_not_show_itself() {
+        assert!(!format!("{:?}", Token("secret".into())).contains("secret"));
+    }
+}

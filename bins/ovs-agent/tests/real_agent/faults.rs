@@ -1,0 +1,133 @@
+//! What is broken, and how the OVSNode says it.
+
+use cobalt_rig::ovs::{Daemon, Orphan};
+
+use crate::rig::{Rig, find};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sound_node_is_published_with_its_bridges_bond_and_flows() {
+    let Some(rig) = Rig::up("a_sound_node_is_published_with_its_bridges_bond_and_flows").await else { return };
+    let found = rig.mended().await;
+    let status = serde_json::to_value(found.status.as_ref().unwrap()).unwrap();
+    let names: Vec<_> = status["bridges"].as_array().unwrap().iter().map(|bridge| &bridge["name"]).collect();
+    assert_eq!(names, ["br-ex", "br-int", "br-provider"]);
+    assert!(
+        status["bridges"].as_array().unwrap().iter().all(|bridge| bridge["datapathType"] == "netdev"),
+        "{status:#}"
+    );
+    let bond = &status["interfaces"]["bonds"][0];
+    assert_eq!((&bond["name"], &bond["mode"]), (&"bond0".into(), &"balance-tcp".into()));
+    assert_eq!((&bond["members"], &bond["activeMembers"]), (&2.into(), &2.into()));
+    assert_eq!(status["ovnController"]["connected"], true);
+    assert_eq!(status["ovnController"]["chassisId"], cobalt_rig::ovs::Node::CHASSIS);
+    let flows = rig.node.ofctl("dump-flows", "br-int", &[]).unwrap().matches("cookie=").count();
+    assert_eq!(status["bridges"][1]["flows"], flows);
+    let version = rig.node.appctl(["version"]).unwrap();
+    assert_eq!(status["ovsVersion"].as_str(), version.split_whitespace().last());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bond_without_partner_or_cables_is_reported_until_it_works_again() {
+    let Some(rig) = Rig::up("a_bond_without_partner_or_cables_is_reported_until_it_works_again").await else { return };
+    rig.node.silence_partner().unwrap();
+    rig.broken("BondDown", "bond0", "AllBondsHealthy").await;
+    rig.node.wake_partner().unwrap();
+    rig.mended().await;
+    rig.node.cable("eth1", false).unwrap();
+    let found = rig.broken("BondDegraded", "bond0", "AllBondsHealthy").await;
+    assert!(find(&found, "BondDown", "bond0").is_none(), "{found:#?}");
+    rig.node.cable("eth2", false).unwrap();
+    rig.broken("BondDown", "bond0", "AllBondsHealthy").await;
+    rig.node.cable("eth1", true).unwrap();
+    rig.node.cable("eth2", true).unwrap();
+    rig.mended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_hangs_or_died_is_reported_until_it_answers_again() {
+    let Some(rig) = Rig::up("a_switch_that_hangs_or_died_is_reported_until_it_answers_again").await else { return };
+    rig.node.freeze(Daemon::Switch).unwrap();
+    rig.broken("DaemonUnresponsive", "ovs-vswitchd", "OVSDaemonResponsive").await;
+    rig.node.thaw(Daemon::Switch).unwrap();
+    rig.mended().await;
+    rig.node.kill(Daemon::Switch).unwrap();
+    rig.broken("DaemonAbsent", "ovs-vswitchd", "OVSDaemonResponsive").await;
+    rig.node.start(Daemon::Switch).unwrap();
+    rig.mended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_hangs_died_or_lost_its_database_is_reported_until_it_is_back() {
+    const NAME: &str = "a_controller_that_hangs_died_or_lost_its_database_is_reported_until_it_is_back";
+    let Some(rig) = Rig::up(NAME).await else { return };
+    rig.node.freeze(Daemon::Controller).unwrap();
+    rig.broken("DaemonUnresponsive", "ovn-controller", "OVNControllerConnected").await;
+    rig.node.thaw(Daemon::Controller).unwrap();
+    rig.mended().await;
+    rig.node.kill(Daemon::Controller).unwrap();
+    rig.broken("DaemonAbsent", "ovn-controller", "OVNControllerConnected").await;
+    rig.node.start(Daemon::Controller).unwrap();
+    rig.mended().await;
+    rig.node.kill(Daemon::Southbound).unwrap();
+    rig.until("without its database", |found| {
+        found.condition("OVNControllerConnected").is_some_and(|condition| !condition.is_true())
+    })
+    .await;
+    rig.node.start(Daemon::Southbound).unwrap();
+    rig.mended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_was_killed_is_reported_and_followed_again() {
+    let Some(rig) = Rig::up("a_database_that_was_killed_is_reported_and_followed_again").await else { return };
+    rig.node.kill(Daemon::Database).unwrap();
+    rig.until("without a database", |found| {
+        found.condition("OVSDBConnected").is_some_and(|condition| !condition.is_true())
+    })
+    .await;
+    rig.node.start(Daemon::Database).unwrap();
+    rig.mended().await;
+    // It follows the new server: a port that comes now is seen.
+    let ports = |found: &cobalt_core::api::OVSNode| {
+        serde_json::to_value(found.status.as_ref().unwrap()).unwrap()["bridges"][1]["ports"].as_u64().unwrap()
+    };
+    let before = ports(&rig.mended().await);
+    rig.node.add_bound_port("tap-new").unwrap();
+    rig.until("the new port", |found| ports(found) == before + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_orphan_is_reported_until_it_is_gone() {
+    let Some(rig) = Rig::up("every_kind_of_orphan_is_reported_until_it_is_gone").await else { return };
+    for orphan in Orphan::ALL {
+        rig.node.orphan(orphan).unwrap();
+    }
+    rig.until("all orphans", |found| {
+        Orphan::ALL.into_iter().all(|orphan| {
+            let is = |name: &str| find(found, "OrphanPort", name).is_some();
+            // Of two that claim one port, the one that lost the claim.
+            is(orphan.port()) || (orphan == Orphan::Duplicate && is("tap-vm1"))
+        })
+    })
+    .await;
+    for orphan in Orphan::ALL {
+        rig.node.adopt(orphan).unwrap();
+    }
+    rig.mended().await;
+    // They were reported, and nothing else was done about them.
+    assert!(rig.node.vsctl(["list-ports", "br-int"]).unwrap().contains("tap-vm1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_and_left_over_flows_are_reported_until_they_are_gone() {
+    let Some(rig) = Rig::up("foreign_and_left_over_flows_are_reported_until_they_are_gone").await else { return };
+    rig.node.add_flow("br-int", "cookie=0xdeadbeef,table=200,priority=1,actions=drop").unwrap();
+    rig.broken("StaleFlows", "br-int", "NoStaleFlows").await;
+    rig.node.ofctl("del-flows", "br-int", &["cookie=0xdeadbeef/-1"]).unwrap();
+    rig.mended().await;
+    rig.node.leave_flows_behind(0).unwrap();
+    rig.broken("StaleFlows", "br-int", "NoStaleFlows").await;
+    rig.node.start(Daemon::Controller).unwrap();
+    // Its port has no logical port any more, but no flow of it is left.
+    rig.until("without stale flows", |found| find(found, "StaleFlows", "br-int").is_none()).await;
+}

@@ -1,0 +1,181 @@
+use jiff::Timestamp;
+
+use super::*;
+use crate::ovs::BondKind;
+
+fn responsive() -> Daemon {
+    Daemon::Responsive { version: Some("3.1.0".into()) }
+}
+
+fn interface(name: &str, role: InterfaceRole) -> Interface {
+    Interface {
+        name: name.into(),
+        bridge: "br-int".into(),
+        role,
+        link_up: Some(true),
+        speed_bps: None,
+        bond: None,
+        error: None,
+        ifindex: Some(7),
+        ofport: Some(3),
+        mac: None,
+        instance: None,
+        logical_port: None,
+        binding: None,
+        remote_chassis: None,
+        remote_known: None,
+        statistics: BTreeMap::new(),
+    }
+}
+
+fn member(name: &str, enabled: bool) -> BondMember {
+    let lacp = Some("current".into());
+    BondMember { name: name.into(), enabled, link_up: Some(true), lacp, partner: None, speed_bps: None }
+}
+
+/// A host on which all is well.
+fn well() -> OvsSnapshot {
+    let members = vec![member("eth1", true), member("eth2", true)];
+    let flows = Some(BTreeMap::from([(0, 10)]));
+    OvsSnapshot {
+        at: Timestamp::UNIX_EPOCH,
+        database_connected: true,
+        database: responsive(),
+        switch: responsive(),
+        dpdk: None,
+        bridges: vec![Bridge { name: "br-int".into(), ports: 2, datapath_type: "netdev".into(), flows }],
+        interfaces: vec![
+            Interface {
+                logical_port: Some("lp1".into()),
+                binding: Some(Binding::Here),
+                ..interface("tap1", InterfaceRole::Instance)
+            },
+            Interface { bond: Some("bond0".into()), ..interface("eth1", InterfaceRole::Physical) },
+        ],
+        bonds: vec![Bond {
+            name: "bond0".into(),
+            kind: BondKind::Ovs,
+            mode: "balance-tcp".into(),
+            lacp: true,
+            members,
+        }],
+        controller: Some(Controller {
+            daemon: responsive(),
+            southbound_connected: true,
+            southbound: Some("tcp:192.0.2.1:6642".into()),
+            chassis_id: None,
+            openflow_connected: Some(true),
+            lag: Some(0),
+            unplugged: Some(vec![]),
+        }),
+        configuration_pending: false,
+    }
+}
+
+fn kinds(diagnosis: &Diagnosis) -> Vec<(Severity, &str, &str)> {
+    diagnosis.findings.iter().map(|found| (found.severity, found.kind.as_str(), found.object.as_str())).collect()
+}
+
+#[test]
+fn a_host_on_which_all_is_well_has_no_findings() {
+    let diagnosis = switch(&well());
+    assert_eq!((kinds(&diagnosis), diagnosis.summary.as_str()), (vec![], "nothing is wrong with the switch"));
+}
+
+#[test]
+fn each_fault_is_found_and_comes_with_advice() {
+    use Severity::{Critical, Warning};
+    type Change = fn(&mut OvsSnapshot);
+    let table: &[(Change, Severity, &str, &str)] = &[
+        (|s| s.switch = Daemon::Unresponsive, Critical, "DaemonUnresponsive", "ovs-vswitchd"),
+        (|s| s.switch = Daemon::Absent, Critical, "DaemonAbsent", "ovs-vswitchd"),
+        (|s| s.database = Daemon::Absent, Critical, "DaemonAbsent", "ovsdb-server"),
+        (|s| s.database_connected = false, Critical, "DatabaseDisconnected", "ovsdb-server"),
+        (|s| s.configuration_pending = true, Warning, "ConfigurationPending", "ovs-vswitchd"),
+        (|s| s.bridges[0].flows = None, Critical, "BridgeUnresponsive", "br-int"),
+        (|s| s.bonds[0].members[0].enabled = false, Warning, "BondDegraded", "bond0"),
+        (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = false), Critical, "BondDown", "bond0"),
+        (|s| s.interfaces[0].link_up = Some(false), Warning, "LinkDown", "tap1"),
+        (|s| s.interfaces[0].ifindex = Some(0), Critical, "DeviceVanished", "tap1"),
+        (|s| s.interfaces[0].ofport = Some(-1), Critical, "PortNotOpened", "tap1"),
+        (|s| s.interfaces[0].error = Some("no such device".into()), Critical, "InterfaceError", "tap1"),
+        (|s| s.interfaces[0].binding = Some(Binding::Unknown), Warning, "UnknownLogicalPort", "tap1"),
+        (|s| s.interfaces[0].binding = Some(Binding::Elsewhere("hv2".into())), Warning, "BoundElsewhere", "tap1"),
+        (|s| s.interfaces[1].logical_port = Some("lp1".into()), Critical, "DuplicateClaim", "tap1"),
+        (
+            |s| {
+                s.interfaces[1].role = InterfaceRole::Tunnel;
+                s.interfaces[1].remote_known = Some(false);
+            },
+            Warning,
+            "StaleTunnel",
+            "eth1",
+        ),
+    ];
+    for (change, severity, kind, object) in table {
+        let mut snapshot = well();
+        change(&mut snapshot);
+        let diagnosis = switch(&snapshot);
+        assert!(kinds(&diagnosis).contains(&(*severity, kind, object)), "{kind}: {diagnosis:#?}");
+        assert!(diagnosis.findings.iter().all(|finding| !finding.advice.is_empty()), "{kind}");
+    }
+}
+
+#[test]
+fn each_fault_of_the_controller_is_found() {
+    type Change = fn(&mut Controller);
+    let table: &[(Change, &str, &str)] = &[
+        (|c| c.daemon = Daemon::Unresponsive, "DaemonUnresponsive", "ovn-controller"),
+        (|c| c.southbound_connected = false, "SouthboundDisconnected", "ovn-controller"),
+        (|c| c.openflow_connected = Some(false), "OpenFlowDisconnected", "ovn-controller"),
+        (|c| c.lag = Some(3), "SouthboundLag", "ovn-controller"),
+        (|c| c.unplugged = Some(vec!["lp9".into()]), "UnpluggedPort", "lp9"),
+    ];
+    for (change, kind, object) in table {
+        let mut snapshot = well();
+        if let Some(controller) = &mut snapshot.controller {
+            change(controller);
+        }
+        let diagnosis = switch(&snapshot);
+        let found: Vec<_> =
+            diagnosis.findings.iter().map(|found| (found.kind.as_str(), found.object.as_str())).collect();
+        assert_eq!(found, [(*kind, *object)]);
+    }
+}
+
+#[test]
+fn a_silent_partner_is_told_from_a_pulled_cable() {
+    let mut snapshot = well();
+    snapshot.bonds[0].members[0] = BondMember { lacp: Some("expired".into()), ..member("eth1", false) };
+    snapshot.bonds[0].members[1] = BondMember { link_up: Some(false), ..member("eth2", false) };
+    let diagnosis = switch(&snapshot);
+    let found: Vec<_> = diagnosis.findings.iter().map(|found| (found.kind.as_str(), found.object.as_str())).collect();
+    assert_eq!(found, [("BondDown", "bond0"), ("LacpPartnerSilent", "eth1"), ("LinkDown", "eth2")]);
+}
+
+#[test]
+fn a_port_is_told_with_what_it_depends_on() {
+    let mut snapshot = well();
+    snapshot.interfaces[0].statistics = BTreeMap::from([("rx_dropped".into(), 4), ("tx_packets".into(), 9)]);
+    snapshot.bridges[0].flows = Some(BTreeMap::new());
+    let of_tap = port(&snapshot, &snapshot.interfaces[0]);
+    let found: Vec<_> = of_tap.findings.iter().map(|found| found.kind.as_str()).collect();
+    assert_eq!(found, ["NoFlows", "Losses"]);
+    assert!(of_tap.findings[1].message.ends_with("rx_dropped 4"), "{of_tap:?}");
+    assert_eq!(of_tap.summary, "port tap1 has 1 warning");
+    snapshot.bonds[0].members[1].enabled = false;
+    let of_card = port(&snapshot, &snapshot.interfaces[1]);
+    assert!(of_card.findings.iter().any(|found| found.kind == "BondDegraded"), "{of_card:?}");
+}
+
+#[test]
+fn a_flood_of_findings_is_cut_and_counted() {
+    let mut snapshot = well();
+    for number in 0..LISTED + 50 {
+        let port = Interface { ofport: Some(-1), ..interface(&format!("tap-{number}"), InterfaceRole::Instance) };
+        snapshot.interfaces.push(port);
+    }
+    let diagnosis = switch(&snapshot);
+    assert_eq!((diagnosis.findings.len(), diagnosis.omitted), (LISTED, 50));
+    assert_eq!(diagnosis.summary, format!("the switch has {} critical findings", LISTED + 50));
+}

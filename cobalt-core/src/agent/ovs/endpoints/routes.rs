@@ -1,0 +1,379 @@
+//! The routes under `/v1`.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{
+        DefaultBodyLimit, Path, Query, Request, State,
+        rejection::{BytesRejection, PathRejection, QueryRejection},
+    },
+    http::{HeaderMap, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::{StreamExt, stream};
+use serde::{Deserialize, de::DeserializeOwned};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    Limits,
+    answer::Failure,
+    audit::{Auditor, Deed},
+    capture::{Captures, PacketStream},
+    diagnose,
+    guard::{Caller, Guard, Right},
+    resolve,
+    wire::{
+        Bond, Bridge, CaptureQuestion, CaptureView, Diagnosis, FdbEntry, Flow, FlowLine, FlowsEnd, List, Port,
+        PortAnswer, TraceAnswer, TraceQuestion, Verdict,
+    },
+};
+use crate::{
+    ovs::{OvsInspector, OvsSnapshot},
+    runtime::{clock::Clock, events::Severity, shutdown::Chain},
+};
+
+/// The media type of a pcap file.
+const PCAP: &str = "application/vnd.tcpdump.pcap";
+const NDJSON: &str = "application/x-ndjson";
+
+/// What the handlers work with.
+pub(super) struct Parts {
+    pub(super) switch: Arc<dyn OvsInspector>,
+    pub(super) guard: Guard,
+    pub(super) auditor: Auditor,
+    pub(super) captures: Captures,
+    pub(super) limits: Limits,
+    pub(super) clock: Clock,
+    pub(super) questions: Semaphore,
+    pub(super) dumps: Arc<Semaphore>,
+}
+
+type Shared = State<Arc<Parts>>;
+type Answer<T> = Result<T, Failure>;
+
+pub(super) fn router(parts: Arc<Parts>) -> Router {
+    let answer = parts.limits.connections.answer;
+    let v1 = Router::new()
+        .route("/trace", post(trace))
+        .route("/capture", post(capture))
+        .route("/captures", post(start_capture).get(list_captures))
+        .route("/captures/{id}", get(fetch_capture).delete(delete_capture))
+        .route("/flows", get(flows))
+        .route("/bridges", get(bridges))
+        .route("/ports/{name}", get(port))
+        .route("/fdb", get(fdb))
+        .route("/bonds", get(bonds))
+        .route("/doctor", get(doctor));
+    Router::new()
+        .nest("/v1", v1)
+        .fallback(async || Failure::not_found("there is no such path; see /v1/doctor, /v1/trace, /v1/capture"))
+        .method_not_allowed_fallback(async || {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "this path does not take this method")
+        })
+        .layer(DefaultBodyLimit::max(parts.limits.connections.body_bytes))
+        .layer(middleware::from_fn(move |request: Request, next: Next| async move {
+            match timeout(answer, next.run(request)).await {
+                Ok(response) => response,
+                Err(_) => Failure::timeout(format!("no answer within {} s", answer.as_secs_f64())).into_response(),
+            }
+        }))
+        .with_state(parts)
+}
+
+impl Parts {
+    /// Lets a caller with this right through.
+    async fn admit(&self, headers: &HeaderMap, right: Right) -> Answer<Caller> {
+        let caller = self.guard.caller(headers).await?;
+        let checked = self.guard.check(&caller, right).await;
+        if let Err(failure) = &checked
+            && failure.code == StatusCode::FORBIDDEN
+        {
+            let (action, reason) = match right {
+                Right::Trace => ("Trace", "TraceForbidden"),
+                Right::Capture => ("Capture", "CaptureForbidden"),
+                Right::Diagnose => ("Diagnose", "DiagnoseForbidden"),
+            };
+            let deed = Deed { action, reason, severity: Severity::Warning };
+            self.auditor.note(&caller, deed, "was refused: no role allows it").await;
+        }
+        checked.map(|()| caller)
+    }
+
+    async fn snapshot(&self) -> Answer<OvsSnapshot> {
+        // Waiting for a turn is bounded by the time for an answer.
+        let _turn = self.questions.acquire().await;
+        Ok(self.switch.snapshot().await?)
+    }
+}
+
+/// The body of a request, as JSON of this shape.
+fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Answer<T> {
+    let body = body.map_err(|rejection| Failure::new(rejection.status(), "BadRequest", rejection.body_text()))?;
+    serde_json::from_slice(&body).map_err(|error| Failure::bad_request(format!("the body: {error}")))
+}
+
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
+    query.map(|Query(query)| query).map_err(|rejection| Failure::bad_request(rejection.body_text()))
+}
+
+fn named(path: Result<Path<String>, PathRejection>) -> Answer<String> {
+    path.map(|Path(name)| name).map_err(|rejection| Failure::bad_request(rejection.body_text()))
+}
+
+async fn trace(
+    State(parts): Shared,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer<Json<TraceAnswer>> {
+    let caller = parts.admit(&headers, Right::Trace).await?;
+    let question: TraceQuestion = read(body)?;
+    let snapshot = parts.snapshot().await?;
+    let request = resolve::packet(&snapshot, &question)?;
+    let traced = {
+        let _turn = parts.questions.acquire().await;
+        parts.switch.trace(&request).await
+    };
+    let way = format!("traced a packet from {} to {}", request.in_port, request.ethernet.1);
+    let note = |reason, severity, outcome: &str| {
+        let deed = Deed { action: "Trace", reason, severity };
+        let what = format!("{way}: {outcome}");
+        let (auditor, caller) = (&parts.auditor, &caller);
+        async move { auditor.note(caller, deed, &what).await }
+    };
+    match traced {
+        Ok(trace) => {
+            let answer = TraceAnswer::new(&request, trace, &snapshot);
+            let outcome = match answer.verdict {
+                Verdict::Forwarded => "forwarded",
+                Verdict::Dropped => "dropped",
+                Verdict::Controller => "sent to the controller",
+                Verdict::Other => "answered",
+            };
+            note("PacketTraced", Severity::Normal, outcome).await;
+            Ok(Json(answer))
+        }
+        Err(error) => {
+            note("TraceFailed", Severity::Warning, error.category()).await;
+            Err(error.into())
+        }
+    }
+}
+
+impl Parts {
+    /// The capture a caller asks for: of a port that exists, within the bounds.
+    async fn wanted(
+        &self,
+        headers: &HeaderMap,
+        body: Result<Bytes, BytesRejection>,
+        kept: bool,
+    ) -> Answer<(Caller, crate::ovs::CaptureRequest)> {
+        let caller = self.admit(headers, Right::Capture).await?;
+        let question: CaptureQuestion = read(body)?;
+        let snapshot = self.snapshot().await?;
+        let port = resolve::port(&snapshot, "port", &question.port)?;
+        let request = self.captures.limits.request(&question, &port.name, kept)?;
+        self.auditor.know().await;
+        Ok((caller, request))
+    }
+
+    async fn failed(&self, caller: &Caller, port: &str, failure: &Failure) {
+        let deed = Deed { action: "Capture", reason: "CaptureFailed", severity: Severity::Warning };
+        self.auditor.note(caller, deed, &format!("could not capture on port {port}: {}", failure.reason)).await;
+    }
+}
+
+async fn capture(State(parts): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Answer<Response> {
+    let (caller, request) = parts.wanted(&headers, body, false).await?;
+    match parts.captures.stream(&*parts.switch, &request, &caller.name).await {
+        Ok(packets) => Ok(pcap(packets)),
+        Err(failure) => {
+            parts.failed(&caller, &request.port, &failure).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn start_capture(
+    State(parts): Shared,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Answer<(StatusCode, Json<CaptureView>)> {
+    let (caller, request) = parts.wanted(&headers, body, true).await?;
+    match parts.captures.start(&*parts.switch, &request, &caller.name, parts.clock.now()).await {
+        Ok(view) => Ok((StatusCode::CREATED, Json(view))),
+        Err(failure) => {
+            parts.failed(&caller, &request.port, &failure).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn list_captures(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<CaptureView>>> {
+    let caller = parts.admit(&headers, Right::Capture).await?;
+    Ok(Json(List { items: parts.captures.list(&caller.name) }))
+}
+
+async fn fetch_capture(
+    State(parts): Shared,
+    headers: HeaderMap,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer<Response> {
+    let caller = parts.admit(&headers, Right::Capture).await?;
+    Ok(pcap(parts.captures.fetch(&named(id)?, &caller.name)?))
+}
+
+async fn delete_capture(
+    State(parts): Shared,
+    headers: HeaderMap,
+    id: Result<Path<String>, PathRejection>,
+) -> Answer<Json<CaptureView>> {
+    let caller = parts.admit(&headers, Right::Capture).await?;
+    Ok(Json(parts.captures.delete(&named(id)?, &caller.name)?))
+}
+
+/// An error in the middle breaks the connection off: a file that is cut must not look complete.
+fn pcap(packets: PacketStream) -> Response {
+    ([(header::CONTENT_TYPE, PCAP)], Body::from_stream(packets)).into_response()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowsQuery {
+    bridge: String,
+    table: Option<u8>,
+    limit: Option<u64>,
+}
+
+async fn flows(
+    State(parts): Shared,
+    headers: HeaderMap,
+    query: Result<Query<FlowsQuery>, QueryRejection>,
+) -> Answer<Response> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    let FlowsQuery { bridge, table, limit } = asked(query)?;
+    let most = parts.limits.flows;
+    let limit = limit.unwrap_or(most);
+    if limit == 0 || limit > most {
+        return Err(Failure::invalid(format!("limit: {limit} is not within 1 and {most}, the bounds of this agent")));
+    }
+    let snapshot = parts.snapshot().await?;
+    let bridge = resolve::bridge(&snapshot, &bridge)?;
+    let turn = parts.dumps.clone().try_acquire_owned();
+    let turn = turn.map_err(|_| Failure::too_many("the flows of this host are being read by others; try again"))?;
+    let flows = parts.switch.flows(bridge, table).await?;
+    let deadline = Instant::now() + parts.limits.flows_time;
+    Ok(([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines(flows, limit, deadline, turn))).into_response())
+}
+
+/// Flows as lines of JSON, and a last line that says that it is the last.
+fn lines(
+    flows: stream::BoxStream<'static, crate::Result<crate::ovs::Flow>>,
+    limit: u64,
+    deadline: Instant,
+    turn: OwnedSemaphorePermit,
+) -> impl futures::Stream<Item = Result<Bytes, serde_json::Error>> + Send {
+    /// Lines are sent some at a time.
+    const TOGETHER: usize = 256;
+    struct Reading {
+        flows: stream::BoxStream<'static, crate::Result<crate::ovs::Flow>>,
+        sent: u64,
+        limit: u64,
+        deadline: Instant,
+        _turn: OwnedSemaphorePermit,
+    }
+    let reading = Reading { flows, sent: 0, limit, deadline, _turn: turn };
+    stream::unfold(Some(reading), |reading| async {
+        let mut reading = reading?;
+        let mut text = Vec::new();
+        let mut end = None;
+        for _ in 0..TOGETHER {
+            let Ok(next) = timeout_at(reading.deadline, reading.flows.next()).await else {
+                end = Some((true, Some("the time for one answer is over".to_owned())));
+                break;
+            };
+            let line = match next {
+                Some(Ok(_)) if reading.sent == reading.limit => {
+                    end = Some((true, None));
+                    break;
+                }
+                Some(Ok(flow)) => FlowLine::Flow(Flow::from(flow)),
+                Some(Err(error)) => {
+                    end = Some((true, Some(Chain(&error).to_string())));
+                    break;
+                }
+                None => {
+                    end = Some((false, None));
+                    break;
+                }
+            };
+            reading.sent += 1;
+            if let Err(error) = write_line(&mut text, &line) {
+                return Some((Err(error), None));
+            }
+        }
+        let Some((truncated, error)) = end else { return Some((Ok(Bytes::from(text)), Some(reading))) };
+        let last = FlowLine::End { end: FlowsEnd { flows: reading.sent, truncated, error } };
+        let written = write_line(&mut text, &last);
+        Some((written.map(|()| Bytes::from(text)), None))
+    })
+}
+
+fn write_line(text: &mut Vec<u8>, line: &FlowLine) -> Result<(), serde_json::Error> {
+    serde_json::to_writer(&mut *text, line)?;
+    text.push(b'\n');
+    Ok(())
+}
+
+async fn bridges(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bridge>>> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    let snapshot = parts.snapshot().await?;
+    Ok(Json(List { items: snapshot.bridges.into_iter().map(Bridge::from).collect() }))
+}
+
+async fn port(
+    State(parts): Shared,
+    headers: HeaderMap,
+    name: Result<Path<String>, PathRejection>,
+) -> Answer<Json<PortAnswer>> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    let name = named(name)?;
+    let snapshot = parts.snapshot().await?;
+    let port = resolve::port(&snapshot, "port", &name)?;
+    Ok(Json(PortAnswer { port: Port::from(port), diagnosis: diagnose::port(&snapshot, port) }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FdbQuery {
+    bridge: String,
+}
+
+async fn fdb(
+    State(parts): Shared,
+    headers: HeaderMap,
+    query: Result<Query<FdbQuery>, QueryRejection>,
+) -> Answer<Json<List<FdbEntry>>> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    let FdbQuery { bridge } = asked(query)?;
+    let snapshot = parts.snapshot().await?;
+    let learned = parts.switch.fdb(resolve::bridge(&snapshot, &bridge)?).await?;
+    Ok(Json(List { items: learned.into_iter().map(FdbEntry::from).collect() }))
+}
+
+async fn bonds(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bond>>> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    let snapshot = parts.snapshot().await?;
+    Ok(Json(List { items: snapshot.bonds.into_iter().map(Bond::from).collect() }))
+}
+
+async fn doctor(State(parts): Shared, headers: HeaderMap) -> Answer<Json<Diagnosis>> {
+    parts.admit(&headers, Right::Diagnose).await?;
+    Ok(Json(diagnose::switch(&parts.snapshot().await?)))
+}

@@ -1,0 +1,121 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::{
+    agent::{exporter::tests::check_format, ovs::tests::sound},
+    api::OVSNodeStatus,
+    ovs::{DatapathCounters, MockOvsInspector, OvsFeatures},
+};
+
+fn switch(snapshot: OvsSnapshot, counters: OvsCounters) -> Arc<MockOvsInspector> {
+    let mut mock = MockOvsInspector::new();
+    mock.expect_features().returning(|| OvsFeatures { counters: true, ..OvsFeatures::default() });
+    mock.expect_snapshot().returning(move || Ok(snapshot.clone()));
+    mock.expect_counters().returning(move || Ok(counters.clone()));
+    Arc::new(mock)
+}
+
+fn counters() -> OvsCounters {
+    let named = |name: &str| BTreeMap::from([(name.to_owned(), 7)]);
+    OvsCounters {
+        datapaths: BTreeMap::from([("ovs-netdev".into(), DatapathCounters { hit: 5, missed: 4, lost: 3, flows: 2 })]),
+        coverage: BTreeMap::from([("ovs-vswitchd".into(), named("bridge_reconfigure"))]),
+        memory: BTreeMap::from([("ovsdb-server".into(), named("cells"))]),
+    }
+}
+
+async fn scrape(snapshot: OvsSnapshot, counters: OvsCounters) -> String {
+    let verdict = Verdict::default();
+    verdict.set(OVSNodeStatus::default(), Some(BTreeMap::new()), None);
+    let text = Exporter::new(switch(snapshot, counters), &Metrics::new()).verdict(verdict).scrape().await;
+    check_format(&text);
+    text
+}
+
+#[tokio::test]
+async fn everything_is_told_once_and_in_the_format() {
+    let text = scrape(sound(), counters()).await;
+    for line in [
+        "ovs_up 1",
+        "ovs_daemon_responsive{daemon=\"ovs-vswitchd\"} 1",
+        "ovs_bridge_table_flows{bridge=\"br-int\",table=\"8\"} 20",
+        "ovs_interface_rx_packets_total{bridge=\"br-int\",interface=\"tap1\"} 11",
+        "ovs_bond_member_lacp_current{bond=\"bond0\",kind=\"ovs\",member=\"eth1\"} 1",
+        "ovs_datapath_lost_total{datapath=\"ovs-netdev\"} 3",
+        "ovs_coverage_total{daemon=\"ovs-vswitchd\",event=\"bridge_reconfigure\"} 7",
+        "ovs_memory{daemon=\"ovsdb-server\",what=\"cells\"} 7",
+        "ovn_controller_southbound_connected 1",
+        "ovs_issues{type=\"OrphanPort\",severity=\"Warning\"} 0",
+        "ovs_orphan_ports 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("ovs_stale_flows"), "unknown is not zero");
+}
+
+#[tokio::test]
+async fn issues_are_unknown_and_not_none_while_nobody_could_look() {
+    let exporter = Exporter::new(switch(sound(), counters()), &Metrics::new()).verdict(Verdict::default());
+    let text = exporter.scrape().await;
+    assert!(!text.contains("ovs_issues") && !text.contains("ovs_orphan_ports"), "{text}");
+}
+
+#[tokio::test]
+async fn a_counter_nobody_has_heard_of_is_a_label_and_an_odd_name_is_escaped() {
+    let mut seen = sound();
+    let port = seen.interfaces.iter_mut().find(|port| port.name == "tap1").unwrap();
+    port.statistics.insert("ovs_tx_\"new\"\n".into(), 5);
+    let text = scrape(seen, OvsCounters::default()).await;
+    let wanted =
+        "ovs_interface_statistics_total{bridge=\"br-int\",interface=\"tap1\",statistic=\"ovs_tx_\\\"new\\\"\\n\"} 5";
+    assert!(text.contains(wanted), "{text}");
+}
+
+#[tokio::test]
+async fn the_bonds_of_a_switch_that_hangs_are_not_told() {
+    let mut seen = sound();
+    seen.switch = crate::ovs::Daemon::Unresponsive;
+    let text = scrape(seen, OvsCounters::default()).await;
+    assert!(text.contains("ovs_daemon_responsive{daemon=\"ovs-vswitchd\"} 0"));
+    assert!(text.contains("ovs_bond_members{bond=\"bond0\"") && !text.contains("ovs_bond_active_members"));
+}
+
+#[tokio::test]
+async fn what_a_host_can_make_us_say_is_bounded_and_what_is_left_out_is_counted() {
+    let mut seen = sound();
+    let port = seen.interfaces[0].clone();
+    for number in 0..50 {
+        let mut port = crate::ovs::Interface { name: format!("tapx{number}"), ..port.clone() };
+        port.statistics = (0..100).map(|name| (format!("odd{name}"), 1)).collect();
+        seen.interfaces.push(port);
+    }
+    let metrics = Metrics::new();
+    let limits = Limits { interfaces: 10, parts: 1, statistics: 4, counters: 0 };
+    let exporter = Exporter::new(switch(seen, counters()), &metrics).limits(limits);
+    let text = exporter.scrape().await;
+    check_format(&text);
+    let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(series("ovs_interface_info{"), 10);
+    assert!(series("ovs_interface_statistics_total{") <= 40);
+    assert_eq!((series("ovs_bridge_ports{"), series("ovs_coverage_total{")), (1, 0));
+    assert!(metrics.encode().contains("cobalt_ovs_agent_exporter_dropped_total{what=\"interface\"}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_that_does_not_answer_is_down_and_not_missing() {
+    struct Silent;
+    #[async_trait]
+    impl OvsInspector for Silent {
+        fn features(&self) -> OvsFeatures {
+            OvsFeatures::default()
+        }
+        async fn snapshot(&self) -> crate::Result<OvsSnapshot> {
+            std::future::pending().await
+        }
+        fn changes(&self) -> futures::stream::BoxStream<'static, crate::ovs::OvsChange> {
+            Box::pin(futures::stream::pending())
+        }
+    }
+    let text = Exporter::new(Arc::new(Silent), &Metrics::new()).scrape().await;
+    assert!(text.ends_with("ovs_up 0\n"), "{text}");
+}

@@ -1,0 +1,79 @@
+//! What the agent has seen before.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{
+    Config,
+    finding::{Finding, IssueType, Patience, find},
+};
+use crate::{
+    agent::Section,
+    api::{Issue, OVSNodeStatus},
+    ovs::OvsSnapshot,
+};
+
+/// What one snapshot cannot tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Cookies of flows that nothing in OVN explains, and how many flows each has.
+    pub stale_flows: Section<BTreeMap<u64, u64>>,
+    suspects: BTreeMap<(IssueType, String), Suspect>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Suspect {
+    since: Timestamp,
+    counted: Timestamp,
+    observations: u32,
+}
+
+impl Memory {
+    /// Takes note of what is suspicious in a snapshot. However many snapshots are taken in a burst of changes, they are
+    /// one observation; and one taken while the switch or its database does not answer is none, since it shows what was
+    /// true before.
+    pub fn observe(&mut self, seen: &OvsSnapshot, now: Timestamp, config: &Config) {
+        let found = find(seen, self, config);
+        self.suspects.retain(|(type_, object), _| found.iter().any(|f| f.type_ == *type_ && f.object == *object));
+        let trustworthy = seen.database_connected && seen.switch.is_responsive();
+        for finding in found.into_iter().filter(|finding| finding.patience != Patience::None) {
+            let known = self.suspects.get_mut(&(finding.type_, finding.object.clone()));
+            match known {
+                None if trustworthy || matches!(finding.patience, Patience::For(_)) => {
+                    let new = Suspect { since: now, counted: now, observations: 1 };
+                    self.suspects.insert((finding.type_, finding.object), new);
+                }
+                Some(known) if trustworthy && elapsed(known.counted, now) >= config.probe => {
+                    known.observations = known.observations.saturating_add(1);
+                    known.counted = now;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a finding counts by now. One that was published counts: an agent that begins anew need not find out again.
+    pub(super) fn confirms(&self, finding: &Finding, previous: &OVSNodeStatus, now: Timestamp) -> bool {
+        let suspect = || self.suspects.get(&(finding.type_, finding.object.clone()));
+        match finding.patience {
+            Patience::None => true,
+            _ if published(previous, finding.type_, &finding.object).is_some() => true,
+            Patience::Observations(wanted) => suspect().is_some_and(|suspect| suspect.observations >= wanted),
+            Patience::For(time) => suspect().is_some_and(|suspect| elapsed(suspect.since, now) >= time),
+        }
+    }
+}
+
+/// The issue as it was published.
+pub(super) fn published<'a>(previous: &'a OVSNodeStatus, type_: IssueType, object: &str) -> Option<&'a Issue> {
+    let issues = previous.issues.as_deref().unwrap_or_default();
+    issues
+        .iter()
+        .find(|issue| issue.type_.as_deref() == Some(type_.as_str()) && issue.object.as_deref() == Some(object))
+}
+
+/// The time from one moment to another; none if the clock went back.
+pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}

@@ -1,0 +1,254 @@
+//! One look at a region, shared by everybody who needs one.
+//!
+//! A controller that asks Nova about each of its hosts makes as many calls as there are hosts, at rest, for ever. A
+//! [`RegionView`] asks once for all: services, hypervisors and aggregates are listed for the whole region at an interval
+//! and after our own writes. Traits have no regional listing; they are read one provider after the other, the oldest
+//! knowledge first, at a bounded rate. So the number of calls at rest does not depend on the number of hosts.
+//!
+//! ```text
+//!             interval over, or touched          answer
+//!   listing ─────────────────────────▶ asking ───────────▶ snapshot: new items, new age
+//!      ▲                                 │ error
+//!      └──── retry, doubled each time ◀──┘            the old items stay, and grow old
+//! ```
+//!
+//! With the feature `runtime` a view is a `Source` of metrics that tells its age.
+//!
+//! What is seen may be old: a [`Snapshot`] says how old each part is, and an act is to be checked with the cloud
+//! itself right before it is done.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use cobalt_core::{ids::HostName, nova::{NovaClient, PlacementClient, view::{Part, RegionView, ViewOptions}}};
+//!
+//! async fn disable(
+//!     nova: Arc<dyn NovaClient>,
+//!     placement: Arc<dyn PlacementClient>,
+//!     host: &HostName,
+//! ) -> cobalt_core::Result<()> {
+//!     let view = RegionView::new(nova.clone(), placement, ViewOptions::default());
+//!     let watch = tokio::spawn(view.clone().run());
+//!     let seen = view.relisted(Part::Services).await;
+//!     if let Some(service) = seen.service_on(host) {
+//!         nova.disable_service(&service.id, "maintenance").await?;
+//!         view.touch(Part::Services);
+//!     }
+//!     watch.abort();
+//!     Ok(())
+//! }
+//! ```
+
+#[cfg(feature = "runtime")]
+mod metrics;
+mod snapshot;
+mod timetable;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+pub use snapshot::{Listing, Snapshot};
+use timetable::{Next, Task, Timetable};
+
+use super::{NovaClient, PlacementClient};
+use crate::{Error, Result, ids::ProviderId};
+
+/// What a view lists for the whole region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Compute services.
+    Services,
+    /// Hypervisors with their servers.
+    Hypervisors,
+    /// Aggregates.
+    Aggregates,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 3] = [Part::Services, Part::Hypervisors, Part::Aggregates];
+
+    /// A short, bounded name for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Part::Services => "services",
+            Part::Hypervisors => "hypervisors",
+            Part::Aggregates => "aggregates",
+        }
+    }
+}
+
+/// How often a view looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewOptions {
+    /// From the end of one listing to the beginning of the next.
+    pub interval: Duration,
+    /// The shortest time between two reads of traits.
+    pub trait_interval: Duration,
+    /// How old the traits of a provider become before they are read again. With more providers than
+    /// `trait_age / trait_interval` they become older.
+    pub trait_age: Duration,
+    /// The first wait after an error; it doubles up to the interval.
+    pub retry: Duration,
+}
+
+impl Default for ViewOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(30),
+            trait_interval: Duration::from_secs(1),
+            trait_age: Duration::from_secs(5 * 60),
+            retry: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The region as we saw it last. Held as an [`Arc`] by everybody; one task runs it.
+pub struct RegionView {
+    nova: Arc<dyn NovaClient>,
+    placement: Arc<dyn PlacementClient>,
+    timetable: Mutex<Timetable>,
+    wake: Notify,
+    seen: watch::Sender<Arc<Snapshot>>,
+}
+
+impl std::fmt::Debug for RegionView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegionView").field("timetable", &self.timetable).finish_non_exhaustive()
+    }
+}
+
+impl RegionView {
+    /// A view that has seen nothing yet. [`RegionView::run`] makes it look.
+    pub fn new(nova: Arc<dyn NovaClient>, placement: Arc<dyn PlacementClient>, options: ViewOptions) -> Arc<Self> {
+        Arc::new(Self {
+            nova,
+            placement,
+            timetable: Mutex::new(Timetable::new(options, Instant::now())),
+            wake: Notify::new(),
+            seen: watch::Sender::new(Arc::new(Snapshot::default())),
+        })
+    }
+
+    /// What was seen last. Cheap.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.seen.borrow().clone()
+    }
+
+    /// Tells of every new snapshot.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.seen.subscribe()
+    }
+
+    /// Lists this part again soon, because we changed something in it.
+    pub fn touch(&self, part: Part) {
+        self.timetable().touch(part);
+        self.wake.notify_one();
+    }
+
+    /// Reads a provider's traits again soon, because we changed them. The bounded rate holds.
+    pub fn touch_traits(&self, id: &ProviderId) {
+        self.timetable().touch_traits(id);
+        self.wake.notify_one();
+    }
+
+    /// Waits for a listing that began after this call. How long that may take is the caller's to limit: while the
+    /// cloud does not answer, there is none.
+    pub async fn relisted(&self, part: Part) -> Arc<Snapshot> {
+        let mut seen = self.seen.subscribe();
+        let wanted = self.timetable().touch(part);
+        self.wake.notify_one();
+        // The sender lives as long as we do.
+        match seen.wait_for(|snapshot| snapshot.number(part) >= wanted).await {
+            Ok(snapshot) => snapshot.clone(),
+            Err(_) => self.snapshot(),
+        }
+    }
+
+    /// Looks, for ever: one call at a time. Dropping the future ends it.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.timetable().next(Instant::now());
+            match next {
+                Next::Do(task) => self.perform(&task).await,
+                Next::At(time) => tokio::select! {
+                    () = tokio::time::sleep_until(time) => {}
+                    () = self.wake.notified() => {}
+                },
+            }
+        }
+    }
+
+    async fn perform(&self, task: &Task) {
+        let outcome = match task {
+            Task::List(part, number) => self.list(*part, *number).await,
+            Task::Traits(id) => self.read_traits(id).await,
+        };
+        let retry_after = match &outcome {
+            Ok(()) => None,
+            Err(error) => {
+                tracing::warn!(
+                    category = error.category(),
+                    error = error as &dyn std::error::Error,
+                    "cannot see the region"
+                );
+                Some(if let Error::Unavailable { retry_after, .. } = error { *retry_after } else { None })
+            }
+        };
+        self.timetable().done(task, Instant::now(), retry_after);
+    }
+
+    async fn list(&self, part: Part, number: u64) -> Result<()> {
+        match part {
+            Part::Services => {
+                let items = self.nova.services().await?;
+                self.publish(|seen, now| seen.services = Some(Listing::new(items, number, now)));
+            }
+            Part::Hypervisors => {
+                let items = self.nova.hypervisors().await?;
+                let providers: BTreeSet<ProviderId> = items.iter().map(|hypervisor| hypervisor.id.clone()).collect();
+                self.timetable().set_providers(&providers);
+                self.publish(|seen, now| {
+                    seen.traits.retain(|id, _| providers.contains(id));
+                    seen.hypervisors = Some(Listing::new(items, number, now));
+                });
+            }
+            Part::Aggregates => {
+                let items = self.nova.aggregates().await?;
+                self.publish(|seen, now| seen.aggregates = Some(Listing::new(items, number, now)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_traits(&self, id: &ProviderId) -> Result<()> {
+        match self.placement.traits(id).await {
+            Ok(traits) => {
+                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(traits), now))));
+                Ok(())
+            }
+            // Its host is leaving, or somebody removed its provider: that it has none is what we know now.
+            Err(error) if error.is_not_found() => {
+                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (None, now))));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Snapshot, Instant)) {
+        self.seen.send_modify(|seen| change(Arc::make_mut(seen), Instant::now()));
+    }
+
+    fn timetable(&self) -> MutexGuard<'_, Timetable> {
+        self.timetable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

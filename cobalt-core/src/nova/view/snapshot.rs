@@ -1,0 +1,113 @@
+//! What a view has seen.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::Part;
+use crate::{
+    ids::{HostName, ProviderId},
+    nova::{Aggregate, ComputeService, NovaHypervisor, Traits},
+};
+
+/// A whole list, and when it was complete.
+#[derive(Debug)]
+pub struct Listing<T> {
+    items: Arc<[T]>,
+    number: u64,
+    at: Instant,
+}
+
+// Not derived: a list is shared, whatever is in it.
+impl<T> Clone for Listing<T> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), number: self.number, at: self.at }
+    }
+}
+
+impl<T> Listing<T> {
+    pub(super) fn new(items: Vec<T>, number: u64, at: Instant) -> Self {
+        Self { items: items.into(), number, at }
+    }
+
+    /// What was listed, in the order of the seam.
+    pub fn items(&self) -> &[T] {
+        &self.items
+    }
+
+    /// How long ago that was.
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
+    }
+}
+
+/// The region at some moments not long ago. A part that was never seen is `None`, which is not the same as empty.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Compute services.
+    pub services: Option<Listing<ComputeService>>,
+    /// Hypervisors with their servers.
+    pub hypervisors: Option<Listing<NovaHypervisor>>,
+    /// Aggregates.
+    pub aggregates: Option<Listing<Aggregate>>,
+    /// `None` where there is no such provider.
+    pub(super) traits: BTreeMap<ProviderId, (Option<Traits>, Instant)>,
+}
+
+impl Snapshot {
+    pub(super) fn number(&self, part: Part) -> u64 {
+        let number = match part {
+            Part::Services => self.services.as_ref().map(|listing| listing.number),
+            Part::Hypervisors => self.hypervisors.as_ref().map(|listing| listing.number),
+            Part::Aggregates => self.aggregates.as_ref().map(|listing| listing.number),
+        };
+        number.unwrap_or(0)
+    }
+
+    /// How old a part is; `None` if it was never seen.
+    pub fn age(&self, part: Part, now: Instant) -> Option<Duration> {
+        match part {
+            Part::Services => self.services.as_ref().map(|listing| listing.age(now)),
+            Part::Hypervisors => self.hypervisors.as_ref().map(|listing| listing.age(now)),
+            Part::Aggregates => self.aggregates.as_ref().map(|listing| listing.age(now)),
+        }
+    }
+
+    /// How long ago the traits were looked for that wait longest; `None` if a known hypervisor's never were.
+    pub fn trait_age(&self, now: Instant) -> Option<Duration> {
+        let hypervisors = self.hypervisors.as_ref()?.items();
+        let age = |(_, at): &(Option<Traits>, Instant)| now.saturating_duration_since(*at);
+        let ages = hypervisors.iter().map(|hypervisor| self.traits.get(&hypervisor.id).map(age));
+        ages.collect::<Option<Vec<_>>>().map(|ages| ages.into_iter().max().unwrap_or_default())
+    }
+
+    /// Whether every part was seen.
+    pub fn is_complete(&self) -> bool {
+        self.services.is_some() && self.hypervisors.is_some() && self.aggregates.is_some()
+    }
+
+    /// The compute service of exactly this host.
+    pub fn service_on(&self, host: &HostName) -> Option<&ComputeService> {
+        let items = self.services.as_ref()?.items();
+        // Ordered by host: a region has a thousand, and a thousand hosts ask.
+        items.binary_search_by(|service| service.host.cmp(host)).ok().map(|index| &items[index])
+    }
+
+    /// The hypervisor of exactly this host.
+    pub fn hypervisor_on(&self, host: &HostName) -> Option<&NovaHypervisor> {
+        let items = self.hypervisors.as_ref()?.items();
+        items.binary_search_by(|hypervisor| hypervisor.host.cmp(host)).ok().map(|index| &items[index])
+    }
+
+    /// The aggregates this host is a member of.
+    pub fn aggregates_of<'a>(&'a self, host: &'a HostName) -> impl Iterator<Item = &'a Aggregate> {
+        let items = self.aggregates.iter().flat_map(Listing::items);
+        items.filter(move |aggregate| aggregate.hosts.contains(host))
+    }
+
+    /// A provider's traits, and how long ago they were read; `None` if they were not, or there is no such provider.
+    pub fn traits_of(&self, id: &ProviderId, now: Instant) -> Option<(&Traits, Duration)> {
+        let (traits, at) = self.traits.get(id)?;
+        traits.as_ref().map(|traits| (traits, now.saturating_duration_since(*at)))
+    }
+}

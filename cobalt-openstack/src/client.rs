@@ -1,0 +1,54 @@
+//! The way in.
+
+use std::sync::Arc;
+
+use crate::{
+    cloud::Cloud,
+    error::Result,
+    nova::Nova,
+    options::Options,
+    placement::Placement,
+    session::{CallObserver, Session},
+};
+
+/// A cloud we are logged in to. Cheap to clone; all clones and clients share one login, one rate and one pool of
+/// connections.
+///
+/// The token is renewed before it ends, and replaced when the cloud does not accept it any more.
+#[derive(Debug, Clone)]
+pub struct OpenStack {
+    session: Arc<Session>,
+}
+
+impl OpenStack {
+    /// Logs in, and checks that Nova and Placement are in the catalog.
+    pub async fn connect(cloud: &Cloud) -> Result<Self> {
+        Self::connect_with(cloud, Options::default(), None).await
+    }
+
+    /// The same with other limits, and with somebody who hears of every call.
+    pub async fn connect_with(
+        cloud: &Cloud,
+        options: Options,
+        observer: Option<Arc<dyn CallObserver>>,
+    ) -> Result<Self> {
+        let openstack = Self::lazy(cloud, options, observer)?;
+        openstack.session.connect().await?;
+        Ok(openstack)
+    }
+
+    /// Logs in with the first call: for programs that start before their cloud does.
+    pub fn lazy(cloud: &Cloud, options: Options, observer: Option<Arc<dyn CallObserver>>) -> Result<Self> {
+        Ok(Self { session: Arc::new(Session::new(cloud, options, observer)?) })
+    }
+
+    /// Its compute service.
+    pub fn nova(&self) -> Nova {
+        Nova::new(self.session.clone())
+    }
+
+    /// Its Placement service.
+    pub fn placement(&self) -> Placement {
+        Placement::new(self.session.clone())
+    }
+}

@@ -1,0 +1,256 @@
+//! [`OvsInspector`] over the daemons of one host.
+
+mod answers;
+mod capture;
+mod inventory;
+mod kernel;
+mod options;
+mod snapshot;
+mod southbound;
+mod stale;
+#[cfg(all(test, feature = "testing"))]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use cobalt_core::{
+    Error as Seam, Result,
+    ovs::{
+        CaptureRequest, FdbEntry, Flow, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
+        TraceRequest,
+    },
+};
+use futures::{StreamExt, stream, stream::BoxStream};
+use tokio::sync::Semaphore;
+
+pub use self::options::{OvsOptions, Southbound};
+use self::{answers::Daemons, kernel::KernelBond};
+use crate::{
+    error::Error,
+    ovsdb::{Replica, ReplicaEvent, ReplicaState},
+    remote::Remote,
+    show,
+};
+
+/// Open vSwitch, and OVN's controller, on one host.
+///
+/// It follows the switch's database by itself, connects again when the database goes, and asks the daemons on their
+/// sockets whenever a snapshot is taken. Clones share all that.
+///
+/// ```no_run
+/// use cobalt_ovs::{OvsInspector, OvsOptions, OvsSwitch};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let switch = OvsSwitch::connect(OvsOptions::new()).await?;
+/// let snapshot = switch.snapshot().await?;
+/// for bond in &snapshot.bonds {
+///     println!("{}: {} of {} members carry traffic", bond.name, bond.active_members(), bond.members.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OvsSwitch {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: OvsOptions,
+    daemons: Daemons,
+    database: Replica,
+    southbound: Mutex<Option<SouthboundLink>>,
+    /// Which members of which bonds carried traffic when the switch last said so.
+    bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
+    /// Held by whoever has packets copied.
+    copies: Arc<Semaphore>,
+    /// What the kernel last said of its bonds.
+    kernel: Mutex<Vec<KernelBond>>,
+    /// Held by whoever asks the kernel: a question that hangs must not become many.
+    asking_kernel: Arc<Semaphore>,
+}
+
+/// The southbound database, and where it was said to be.
+#[derive(Debug, Clone)]
+struct SouthboundLink {
+    remotes: Vec<Remote>,
+    replica: Replica,
+}
+
+impl OvsSwitch {
+    /// The switch of this host. It returns after the first attempt to reach its database, whether that went well or not:
+    /// a switch that is down is something to report. Only an address that cannot work is an error.
+    pub async fn connect(options: OvsOptions) -> Result<Self, Error> {
+        let remotes = vec![options.database_remote()];
+        let database = Replica::connect(remotes, inventory::follow(), options.replica_options()).await?;
+        let daemons = Daemons::new(&options);
+        let (southbound, bonds, kernel) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (copies, asking_kernel) = (capture::copies(), Arc::new(Semaphore::new(1)));
+        let inner = Inner { options, daemons, database, southbound, bonds, copies, kernel, asking_kernel };
+        let switch = Self { inner: Arc::new(inner) };
+        if switch.inner.options.sweep {
+            tokio::spawn(capture::sweep(Arc::downgrade(&switch.inner)));
+        }
+        if let Some(southbound) = switch.southbound() {
+            // Worth a moment, so that the first snapshot knows; not more, since the switch is what this is about.
+            let _ = tokio::time::timeout(switch.inner.options.connection.connect_timeout, southbound.attempted()).await;
+        }
+        Ok(switch)
+    }
+
+    /// Waits until nothing of a capture is left on the switch: the removal of a mirror begins when the capture's stream
+    /// is dropped, and takes a moment. For the end of a program.
+    pub async fn settled(&self) {
+        // Whoever has packets copied holds this until the mirror is gone.
+        let _ = self.inner.copies.acquire().await;
+    }
+
+    /// How the connection to the switch's database fares.
+    pub fn database_state(&self) -> ReplicaState {
+        self.inner.database.state()
+    }
+
+    /// How the connection to the southbound database fares; `None` if none is configured, or not yet known where.
+    pub fn southbound_state(&self) -> Option<ReplicaState> {
+        self.southbound().map(|replica| replica.state())
+    }
+
+    /// The copy of the switch's database, for questions of one's own.
+    pub fn database(&self) -> &Replica {
+        &self.inner.database
+    }
+
+    /// Where the bridge's OpenFlow socket is.
+    fn management(&self, bridge: &str) -> PathBuf {
+        self.inner.options.run_dir.join(format!("{bridge}.mgmt"))
+    }
+
+    /// The southbound database, if it is known where it is. Where its address has changed, a new copy begins.
+    fn southbound(&self) -> Option<Replica> {
+        let inner = &self.inner;
+        let remotes = match &inner.options.southbound {
+            Southbound::None => return None,
+            Southbound::At(remotes) => remotes.clone(),
+            Southbound::AsController => {
+                let configured = inner.database.read(|tables| inventory::read(tables).southbound)?;
+                Remote::list(&configured).inspect_err(|error| tracing::debug!(%error, "no southbound database")).ok()?
+            }
+        };
+        let mut link = inner.southbound.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*link {
+            Some(known) if known.remotes == remotes => {}
+            _ => {
+                let options = inner.options.replica_options();
+                let replica = Replica::start(remotes.clone(), southbound::follow(), options)
+                    .inspect_err(|error| tracing::debug!(%error, "no southbound database"))
+                    .ok()?;
+                *link = Some(SouthboundLink { remotes, replica });
+            }
+        }
+        link.as_ref().map(|link| link.replica.clone())
+    }
+
+    /// The names of the ports, which the switch's own texts know by number only.
+    async fn ports(&self) -> show::Ports {
+        answers::told(&self.inner.daemons.switch, "dpif/show").await.map(|text| show::ports(&text)).unwrap_or_default()
+    }
+
+    /// Refuses a bridge that nobody has, before its name becomes part of a path.
+    fn known_bridge(&self, bridge: &str, operation: impl FnOnce() -> String) -> Result<()> {
+        let known =
+            self.inner.database.read(|tables| tables.rows("Bridge").any(|(_, row)| row.str("name") == Some(bridge)));
+        if known { Ok(()) } else { Err(Seam::not_found(operation())) }
+    }
+}
+
+#[async_trait]
+impl OvsInspector for OvsSwitch {
+    fn features(&self) -> OvsFeatures {
+        OvsFeatures {
+            trace: true,
+            capture: true,
+            flows: true,
+            counters: true,
+            southbound: self.southbound().is_some_and(|replica| replica.is_connected()),
+        }
+    }
+
+    async fn snapshot(&self) -> Result<OvsSnapshot> {
+        Ok(snapshot::take(self).await)
+    }
+
+    fn changes(&self) -> BoxStream<'static, OvsChange> {
+        let own = self.inner.database.events().map(|event| match event {
+            ReplicaEvent::Connected => OvsChange::Connected(true),
+            ReplicaEvent::Disconnected(_) => OvsChange::Connected(false),
+            ReplicaEvent::Changed(_) | ReplicaEvent::Lagged(_) => OvsChange::Changed,
+        });
+        let southbound =
+            self.southbound().map(|replica| replica.events().filter_map(|event| async move { concerns(&event) }));
+        match southbound {
+            Some(southbound) => stream::select(own, southbound).boxed(),
+            None => own.boxed(),
+        }
+    }
+
+    async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
+        let operation = || format!("trace a packet on {} from {}", request.bridge, request.in_port);
+        self.known_bridge(&request.bridge, operation)?;
+        let packet = show::packet(request).map_err(|error| Seam::Refused {
+            operation: operation(),
+            reason: error.to_string(),
+            cause: Some(error.into()),
+        })?;
+        let switch = self.inner.daemons.switch.clone().timeout(self.inner.options.trace_timeout);
+        let arguments = [request.bridge.as_str(), &packet];
+        let (text, ports) = tokio::join!(switch.call("ofproto/trace", &arguments), self.ports());
+        Ok(show::trace(&text?, &ports))
+    }
+
+    async fn capture(&self, request: &CaptureRequest) -> Result<BoxStream<'static, Result<Vec<u8>>>> {
+        capture::start(self, request).await
+    }
+
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        self.known_bridge(bridge, || format!("read the flows of {bridge}"))?;
+        stale::dump(&self.management(bridge), table, self.inner.options.openflow_timeout).await
+    }
+
+    async fn counters(&self) -> Result<OvsCounters> {
+        Ok(snapshot::counters(&self.inner.daemons).await)
+    }
+
+    async fn fdb(&self, bridge: &str) -> Result<Vec<FdbEntry>> {
+        self.known_bridge(bridge, || format!("read the forwarding table of {bridge}"))?;
+        let arguments = [bridge];
+        let (text, ports) = tokio::join!(self.inner.daemons.switch.call("fdb/show", &arguments), self.ports());
+        Ok(show::fdb(&text?, bridge, &ports))
+    }
+
+    async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
+        let operation = || format!("look for stale flows on {bridge}");
+        let Some(southbound) = self.southbound() else {
+            return Err(Seam::unsupported(operation(), "a switch without the southbound database"));
+        };
+        self.known_bridge(bridge, operation)?;
+        let southbound = southbound.client()?;
+        stale::find(&southbound, &self.management(bridge), self.inner.options.openflow_timeout).await
+    }
+}
+
+/// Of the southbound database only what changes a port's fate is news: its counters go up all the time.
+fn concerns(event: &ReplicaEvent) -> Option<OvsChange> {
+    match event {
+        ReplicaEvent::Changed(changes) => changes
+            .iter()
+            .any(|change| ["Port_Binding", "Chassis"].contains(&change.table.as_ref()))
+            .then_some(OvsChange::Changed),
+        ReplicaEvent::Connected | ReplicaEvent::Disconnected(_) | ReplicaEvent::Lagged(_) => Some(OvsChange::Changed),
+    }
+}

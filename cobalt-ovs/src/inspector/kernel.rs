@@ -1,0 +1,234 @@
+//! The kernel's bonds under the switch.
+//!
+//! A bond of the kernel is one interface to the switch, which cannot say how its members fare. The kernel can: in
+//! `/proc/net/bonding`. Only bonds that carry traffic of a bridge are looked at: in it, below something in it, or where
+//! its tunnels leave.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use cobalt_core::ovs::{Bond, BondKind, BondMember, Interface, InterfaceRole};
+
+/// No file of the kernel that is read here is longer.
+const MAX_FILE: u64 = 1 << 20;
+/// A VLAN on a VLAN on a bond is as deep as it gets.
+const MAX_DEPTH: usize = 4;
+
+/// A bond and its members as interfaces of the bridge they serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KernelBond {
+    pub(super) bond: Bond,
+    pub(super) interfaces: Vec<Interface>,
+}
+
+/// The bonds below these devices, each with the bridge it serves. Reads files: not for the runtime's own threads.
+pub(super) fn bonds(root: &Path, devices: &BTreeMap<String, String>) -> Vec<KernelBond> {
+    let bonding = root.join("proc/net/bonding");
+    if !bonding.is_dir() {
+        return Vec::new();
+    }
+    let net = root.join("sys/class/net");
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    for (device, bridge) in devices {
+        let mut level = vec![device.clone()];
+        for _ in 0..MAX_DEPTH {
+            level.retain(|device| seen.insert(device.clone()));
+            for device in &level {
+                if let Some(bond) =
+                    plain(device).and_then(|name| read(&bonding.join(name))).and_then(|text| parse(device, &text))
+                {
+                    found.push(with_interfaces(bond, bridge, &net));
+                }
+            }
+            level = level.iter().flat_map(|device| lower(&net, device)).collect();
+        }
+    }
+    found.sort_by(|one, other| one.bond.name.cmp(&other.bond.name));
+    found
+}
+
+/// A name that is one file and not a way somewhere else.
+fn plain(name: &str) -> Option<&str> {
+    (!name.is_empty() && !name.contains('/') && name != "." && name != "..").then_some(name)
+}
+
+fn read(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    fs::File::open(path).ok()?.take(MAX_FILE).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The devices right below one.
+fn lower(net: &Path, device: &str) -> Vec<String> {
+    let Some(directory) = plain(device).map(|name| net.join(name)) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter_map(|name| name.strip_prefix("lower_").map(ToOwned::to_owned)).collect();
+    names.sort();
+    names
+}
+
+fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
+    let interfaces = bond
+        .members
+        .iter()
+        .map(|member| {
+            let directory: Option<PathBuf> = plain(&member.name).map(|name| net.join(name));
+            let attribute = |name: &str| {
+                read(&directory.as_ref()?.join(name)).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+            };
+            Interface {
+                name: member.name.clone(),
+                bridge: bridge.to_owned(),
+                role: InterfaceRole::Physical,
+                link_up: member.link_up,
+                // In megabits; -1 without a link.
+                speed_bps: attribute("speed")
+                    .and_then(|speed| speed.parse::<u64>().ok())
+                    .map(|speed| speed * 1_000_000),
+                bond: Some(bond.name.clone()),
+                error: None,
+                ifindex: attribute("ifindex").and_then(|index| index.parse().ok()),
+                ofport: None,
+                mac: attribute("address"),
+                instance: None,
+                logical_port: None,
+                binding: None,
+                remote_chassis: None,
+                remote_known: None,
+                statistics: statistics(directory.as_deref()),
+            }
+        })
+        .collect();
+    KernelBond { bond, interfaces }
+}
+
+fn statistics(directory: Option<&Path>) -> BTreeMap<String, u64> {
+    let number = |name: &str| read(&directory?.join("statistics").join(name))?.trim().parse().ok();
+    ["rx_packets", "rx_bytes", "rx_errors", "rx_dropped", "tx_packets", "tx_bytes", "tx_errors", "tx_dropped"]
+        .into_iter()
+        .filter_map(|name| number(name).map(|value| (name.to_owned(), value)))
+        .collect()
+}
+
+/// What is known of one member while its section is read.
+#[derive(Debug, Default)]
+struct Section {
+    name: String,
+    link_up: Option<bool>,
+    speed_bps: Option<u64>,
+    aggregator: Option<String>,
+    actor_state: Option<u8>,
+    partner: Option<String>,
+}
+
+/// Reads a file of `/proc/net/bonding`. The LACP details are there for privileged readers only.
+fn parse(name: &str, text: &str) -> Option<Bond> {
+    let (mut mode, mut active, mut active_aggregator) = (None, None, None);
+    let mut sections: Vec<Section> = Vec::new();
+    let mut of_partner = false;
+    for line in text.lines() {
+        let line = line.trim();
+        let Some((key, value)) = line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) else {
+            continue;
+        };
+        if key == "Slave Interface" {
+            sections.push(Section { name: value.to_owned(), ..Section::default() });
+            continue;
+        }
+        let Some(member) = sections.last_mut() else {
+            match key {
+                "Bonding Mode" => mode = Some(mode_name(value)),
+                "Currently Active Slave" => active = Some(value.to_owned()),
+                "Aggregator ID" => active_aggregator = Some(value.to_owned()),
+                _ => {}
+            }
+            continue;
+        };
+        match key {
+            "MII Status" => member.link_up = Some(value == "up"),
+            // `Unknown` without a link.
+            "Speed" => {
+                let megabits = value.strip_suffix(" Mbps").and_then(|number| number.parse::<u64>().ok());
+                member.speed_bps = megabits.and_then(|megabits| megabits.checked_mul(1_000_000));
+            }
+            "Aggregator ID" => member.aggregator = Some(value.to_owned()),
+            "details actor lacp pdu" => of_partner = false,
+            "details partner lacp pdu" => of_partner = true,
+            "system mac address" if of_partner => {
+                member.partner = Some(value.to_owned()).filter(|mac| mac != "00:00:00:00:00:00");
+            }
+            "port state" if !of_partner => member.actor_state = value.parse().ok(),
+            _ => {}
+        }
+    }
+    let mode = mode?;
+    let lacp = mode == "802.3ad";
+    let mut members: Vec<BondMember> = sections
+        .into_iter()
+        .map(|section| {
+            let up = section.link_up == Some(true);
+            let enabled = up
+                && match mode {
+                    "active-backup" => active.as_deref() == Some(&section.name),
+                    "802.3ad" => carries(&section, active_aggregator.as_deref()),
+                    _ => true,
+                };
+            BondMember {
+                enabled,
+                link_up: section.link_up,
+                speed_bps: section.speed_bps,
+                lacp: lacp.then_some(section.actor_state).flatten().map(|state| lacp_state(state).to_owned()),
+                partner: section.partner,
+                name: section.name,
+            }
+        })
+        .collect();
+    members.sort_by(|one, other| one.name.cmp(&other.name));
+    Some(Bond { name: name.to_owned(), kind: BondKind::Kernel, mode: mode.to_owned(), lacp, members })
+}
+
+/// Whether a member of an LACP bond is in the aggregate that is in use, and lets traffic through.
+fn carries(member: &Section, active: Option<&str>) -> bool {
+    const DISTRIBUTING: u8 = 0x20;
+    let chosen = match (member.aggregator.as_deref(), active) {
+        (Some(member), Some(active)) => member == active,
+        // Not told to the unprivileged: the link is all there is.
+        _ => true,
+    };
+    chosen && member.actor_state.is_none_or(|state| state & DISTRIBUTING != 0)
+}
+
+fn lacp_state(state: u8) -> &'static str {
+    const DEFAULTED: u8 = 0x40;
+    const EXPIRED: u8 = 0x80;
+    if state & EXPIRED != 0 {
+        "expired"
+    } else if state & DEFAULTED != 0 {
+        "defaulted"
+    } else {
+        "current"
+    }
+}
+
+/// The name that `ip link` and the bonding options use for what the kernel writes out.
+fn mode_name(text: &str) -> &'static str {
+    const NAMES: [(&str, &str); 7] = [
+        ("load balancing (round-robin)", "balance-rr"),
+        ("fault-tolerance (active-backup)", "active-backup"),
+        ("load balancing (xor)", "balance-xor"),
+        ("fault-tolerance (broadcast)", "broadcast"),
+        ("IEEE 802.3ad", "802.3ad"),
+        ("transmit load balancing", "balance-tlb"),
+        ("adaptive load balancing", "balance-alb"),
+    ];
+    NAMES.iter().find(|(prefix, _)| text.starts_with(prefix)).map_or("unknown", |(_, name)| name)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,123 @@
+use super::*;
+
+/// As Linux 6.1 writes it to a privileged reader; the second member's partner is silent.
+const LACP: &str = "Ethernet Channel Bonding Driver: v6.1.0\n
+Bonding Mode: IEEE 802.3ad Dynamic link aggregation
+Transmit Hash Policy: layer3+4 (1)
+MII Status: up
+MII Polling Interval (ms): 100
+
+802.3ad info
+LACP active: on
+LACP rate: fast
+Aggregator selection policy (ad_select): stable
+System priority: 65535
+System MAC address: 0c:42:a1:00:00:01
+Active Aggregator Info:
+\tAggregator ID: 1
+\tNumber of ports: 1
+\tPartner Mac Address: 44:38:39:ff:00:01
+
+Slave Interface: eno2
+MII Status: up
+Speed: 25000 Mbps
+Permanent HW addr: 0c:42:a1:00:00:02
+Aggregator ID: 2
+Partner Churn State: churned
+details actor lacp pdu:
+    system mac address: 0c:42:a1:00:00:01
+    port state: 77
+details partner lacp pdu:
+    system mac address: 00:00:00:00:00:00
+    port state: 1
+
+Slave Interface: eno1
+MII Status: up
+Speed: 25000 Mbps
+Aggregator ID: 1
+details actor lacp pdu:
+    system mac address: 0c:42:a1:00:00:01
+    port state: 63
+details partner lacp pdu:
+    system mac address: 44:38:39:ff:00:01
+    port state: 61
+";
+
+const BACKUP: &str = "Bonding Mode: fault-tolerance (active-backup)
+Currently Active Slave: eno1
+MII Status: up
+
+Slave Interface: eno1
+MII Status: up
+
+Slave Interface: eno2
+MII Status: up
+";
+
+fn members(bond: &Bond) -> Vec<(&str, bool, Option<&str>, Option<&str>)> {
+    let all = bond.members.iter();
+    all.map(|it| (it.name.as_str(), it.enabled, it.lacp.as_deref(), it.partner.as_deref())).collect()
+}
+
+#[test]
+fn a_member_with_a_silent_partner_carries_nothing_though_its_link_is_up() {
+    let bond = parse("bond0", LACP).unwrap();
+    assert_eq!((bond.mode.as_str(), bond.lacp, bond.kind), ("802.3ad", true, BondKind::Kernel));
+    assert_eq!(
+        members(&bond),
+        [("eno1", true, Some("current"), Some("44:38:39:ff:00:01")), ("eno2", false, Some("defaulted"), None)]
+    );
+    assert!(bond.members.iter().all(|member| member.link_up == Some(true)));
+}
+
+#[test]
+fn of_an_active_backup_bond_one_member_carries_traffic() {
+    let bond = parse("bond1", BACKUP).unwrap();
+    assert_eq!(members(&bond), [("eno1", true, None, None), ("eno2", false, None, None)]);
+    assert!(!bond.lacp);
+}
+
+#[test]
+fn an_unprivileged_reader_sees_links_and_calls_what_is_up_enabled() {
+    let told = |line: &&str| !line.contains("ggregator ID") && !line.contains("state");
+    let text = LACP.lines().filter(told).collect::<Vec<_>>().join("\n");
+    let bond = parse("bond0", &text).unwrap();
+    assert_eq!(bond.active_members(), 2);
+    assert_eq!(bond.members[0].lacp, None);
+}
+
+#[test]
+fn what_is_no_bond_is_none() {
+    assert_eq!(parse("x", ""), None);
+    assert_eq!(parse("x", "Slave Interface: eno1\nMII Status: up\n"), None);
+}
+
+#[test]
+fn bonds_in_below_and_beside_a_bridge_are_found_and_others_are_not() {
+    let root = tempfile::tempdir().unwrap();
+    let (bonding, net) = (root.path().join("proc/net/bonding"), root.path().join("sys/class/net"));
+    fs::create_dir_all(&bonding).unwrap();
+    for bond in ["bond0", "bond1", "bond2"] {
+        fs::write(bonding.join(bond), LACP).unwrap();
+    }
+    // A VLAN on bond1.
+    fs::create_dir_all(net.join("vlan7/lower_bond1")).unwrap();
+    fs::create_dir_all(net.join("eno1/statistics")).unwrap();
+    fs::write(net.join("eno1/speed"), "25000\n").unwrap();
+    fs::write(net.join("eno1/address"), "0c:42:a1:00:00:01\n").unwrap();
+    fs::write(net.join("eno1/ifindex"), "3\n").unwrap();
+    fs::write(net.join("eno1/statistics/rx_packets"), "17\n").unwrap();
+    let devices = BTreeMap::from([
+        ("bond0".to_owned(), "br-ex".to_owned()),
+        ("vlan7".to_owned(), "br-int".to_owned()),
+        ("../bond2".to_owned(), "br-int".to_owned()),
+    ]);
+    let found = bonds(root.path(), &devices);
+    let names: Vec<_> = found.iter().map(|it| (it.bond.name.as_str(), it.interfaces[0].bridge.as_str())).collect();
+    assert_eq!(names, [("bond0", "br-ex"), ("bond1", "br-int")]);
+    let member = &found[0].interfaces[0];
+    assert_eq!((member.name.as_str(), member.bond.as_deref()), ("eno1", Some("bond0")));
+    assert_eq!((member.speed_bps, member.ifindex), (Some(25_000_000_000), Some(3)));
+    assert_eq!(member.statistics.get("rx_packets"), Some(&17));
+    assert_eq!(bonds(Path::new("/nonexistent"), &devices), []);
+}

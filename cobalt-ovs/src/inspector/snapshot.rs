@@ -1,0 +1,267 @@
+//! Everything at one moment, put together from all sources.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use cobalt_core::ovs::{
+    Binding, Bond, BondKind, Bridge, Controller, Daemon, Interface, InterfaceRole, OvsCounters, OvsSnapshot,
+};
+use futures::{StreamExt, stream};
+use jiff::Timestamp;
+
+use super::{
+    OvsSwitch,
+    answers::{ControllerAnswers, Daemons, SwitchAnswers, told},
+    inventory::{self, Inventory},
+    kernel::{self, KernelBond},
+    southbound::{self, Known},
+};
+use crate::{
+    error,
+    openflow::{OpenFlow, Options, flow_counts},
+    ovsdb::{Datum, Operation, Replica},
+    show::{self, LocalBinding},
+};
+
+/// How many bridges are asked at a time.
+const BRIDGES: usize = 4;
+/// How long the kernel may take for a few files.
+const KERNEL: Duration = Duration::from_secs(2);
+
+pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
+    let inner = &switch.inner;
+    let at = Timestamp::now();
+    let mut found = inner.database.read(inventory::read);
+    let southbound = switch.southbound();
+    let (database, answers, controller, statistics, known, kernel) = tokio::join!(
+        inner.daemons.database.daemon(),
+        inner.daemons.ask_switch(),
+        inner.daemons.ask_controller(),
+        statistics(&inner.database),
+        ask_southbound(southbound.as_ref(), &found),
+        kernel_bonds(switch, &found),
+    );
+    // After the connections of OVN's controller have been counted: these would count as well.
+    if answers.daemon.is_responsive() {
+        count_flows(switch, &mut found.bridges).await;
+    }
+    for interface in &mut found.interfaces {
+        interface.statistics = statistics.get(&interface.name).cloned().unwrap_or_default();
+    }
+    fill_bonds(switch, &answers, &mut found.bonds);
+    let local = controller.bindings.as_deref().map(show::bindings);
+    fill_bindings(&mut found.interfaces, known.as_ref(), local.as_deref());
+    add_kernel_bonds(&mut found, kernel);
+    OvsSnapshot {
+        at,
+        database_connected: inner.database.is_connected(),
+        database,
+        dpdk: found.dpdk.clone(),
+        configuration_pending: found.configuration_pending,
+        controller: describe_controller(&found, &answers, controller, known),
+        switch: answers.daemon,
+        bridges: found.bridges,
+        interfaces: found.interfaces,
+        bonds: found.bonds,
+    }
+}
+
+/// The counters of all interfaces, by name. They are asked for and not followed: they change all the time.
+async fn statistics(database: &Replica) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let Ok(client) = database.client() else { return BTreeMap::new() };
+    let wanted = Operation::select("Interface", []).columns(["name", "statistics"]);
+    let outcomes = match client.transact(inventory::DATABASE, &[wanted]).await {
+        Ok(outcomes) => outcomes,
+        Err(error) => {
+            tracing::debug!(error = error::chain(&error), "no statistics");
+            return BTreeMap::new();
+        }
+    };
+    let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
+    rows.filter_map(|row| {
+        let counters = row.get("statistics").map(Datum::pairs).unwrap_or_default();
+        let counters = counters.iter().filter_map(|(name, value)| {
+            // What is not counted is written as -1.
+            Some((name.as_str()?.to_owned(), u64::try_from(value.as_i64()?).ok()?))
+        });
+        Some((row.str("name")?.to_owned(), counters.collect()))
+    })
+    .collect()
+}
+
+/// What the southbound database knows; `None` if it cannot be read now.
+async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory) -> Option<Known> {
+    let replica = southbound.filter(|replica| replica.is_connected())?;
+    let ports: BTreeSet<&str> = found.interfaces.iter().filter_map(|port| port.logical_port.as_deref()).collect();
+    if let Err(error) = southbound::narrow(replica, found.chassis_id.as_deref(), &ports).await {
+        tracing::debug!(error = error::chain(&error), "no answer of the southbound database");
+        return None;
+    }
+    Some(replica.read(|tables| southbound::read(tables, found.chassis_id.as_deref(), &found.interfaces)))
+}
+
+pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
+    let inner = &switch.inner;
+    let root = inner.options.host_root.clone();
+    let physical = found.interfaces.iter().filter(|interface| interface.role == InterfaceRole::Physical);
+    let mut devices = found.egress.clone();
+    devices.extend(physical.map(|interface| (interface.name.clone(), interface.bridge.clone())));
+    // Reading a device's speed waits for the kernel's configuration lock. Until it answers, what it said last holds: a
+    // broken bond must not look mended because nobody could look.
+    let last = || inner.kernel.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = async {
+        let turn = Arc::clone(&inner.asking_kernel).acquire_owned().await.ok()?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let bonds = kernel::bonds(&root, &devices);
+            drop(turn);
+            bonds
+        });
+        reading.await.ok()
+    };
+    if let Ok(Some(bonds)) = tokio::time::timeout(KERNEL, answer).await {
+        last().clone_from(&bonds);
+        bonds
+    } else {
+        tracing::debug!("the kernel does not tell of its bonds");
+        last().clone()
+    }
+}
+
+async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
+    let timeout = switch.inner.options.openflow_timeout;
+    let paths: Vec<_> = bridges.iter().map(|bridge| switch.management(&bridge.name)).collect();
+    let counts = stream::iter(paths).map(|path| async move { flows(&path, timeout).await });
+    let counts: Vec<_> = counts.buffered(BRIDGES).collect().await;
+    for (bridge, flows) in bridges.iter_mut().zip(counts) {
+        bridge.flows = flows;
+    }
+}
+
+/// Flows per table; `None` if the bridge does not answer.
+async fn flows(management: &Path, timeout: Duration) -> Option<BTreeMap<u8, u64>> {
+    let counts = async {
+        let mut bridge = OpenFlow::connect(management, Options { timeout }).await?;
+        bridge.table_stats().await
+    };
+    match counts.await {
+        Ok(tables) => Some(flow_counts(&tables)),
+        Err(error) => {
+            tracing::debug!(error = error::chain(&error), "no flow counts");
+            None
+        }
+    }
+}
+
+/// Which members carry traffic is known to the switch alone. While it does not answer, what it said last holds.
+fn fill_bonds(switch: &OvsSwitch, answers: &SwitchAnswers, bonds: &mut [Bond]) {
+    let mut known = switch.inner.bonds.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = &answers.bonds {
+        let bonds = show::bonds(text).into_iter();
+        *known = bonds
+            .map(|bond| (bond.name, bond.members.into_iter().map(|member| (member.name, member.enabled)).collect()))
+            .collect();
+    }
+    let lacp = answers.lacp.as_deref().map(show::lacp).unwrap_or_default();
+    for bond in bonds.iter_mut().filter(|bond| bond.kind == BondKind::Ovs) {
+        let lacp = lacp.iter().find(|report| report.name == bond.name);
+        for member in &mut bond.members {
+            if let Some(enabled) = known.get(&bond.name).and_then(|bond| bond.get(&member.name)) {
+                member.enabled = *enabled;
+            }
+            let told = lacp.and_then(|report| report.members.iter().find(|told| told.name == member.name));
+            if let Some(told) = told {
+                member.lacp.clone_from(&told.state);
+                member.partner.clone_from(&told.partner);
+            }
+        }
+    }
+}
+
+/// What becomes of the claims of interfaces, by the southbound database where it can be read, and by what OVN's
+/// controller has bound here else. Two interfaces with the same claim are told apart by the controller alone.
+fn fill_bindings(interfaces: &mut [Interface], known: Option<&Known>, local: Option<&[LocalBinding]>) {
+    for interface in interfaces {
+        if let (Some(chassis), Some(known)) = (&interface.remote_chassis, known) {
+            interface.remote_known = Some(known.has_host(chassis));
+        }
+        let Some(port) = interface.logical_port.as_deref() else { continue };
+        let here = local.and_then(|local| local.iter().find(|binding| binding.logical_port == port));
+        interface.binding = match (known.map(|known| known.binding(port)), here) {
+            (Some(Some(Binding::Here)), here) => Some(by_interface(&interface.name, here)),
+            (Some(decided), _) => decided,
+            (None, Some(binding)) if binding.bound > 0 => Some(by_interface(&interface.name, Some(binding))),
+            (None, Some(_)) => Some(Binding::Unknown),
+            (None, None) => None,
+        };
+    }
+}
+
+fn by_interface(name: &str, binding: Option<&LocalBinding>) -> Binding {
+    match binding.and_then(|binding| binding.interface.as_deref()) {
+        Some(other) if other != name => Binding::Elsewhere(other.to_owned()),
+        _ => Binding::Here,
+    }
+}
+
+fn add_kernel_bonds(found: &mut Inventory, kernel: Vec<KernelBond>) {
+    if kernel.is_empty() {
+        return;
+    }
+    for KernelBond { bond, interfaces } in kernel {
+        found.bonds.push(bond);
+        found.interfaces.extend(interfaces);
+    }
+    found.bonds.sort_by(|one, other| one.name.cmp(&other.name));
+    found.interfaces.sort_by(|one, other| one.name.cmp(&other.name));
+}
+
+/// OVN's controller, where the host is configured for one or one is there.
+fn describe_controller(
+    found: &Inventory,
+    switch: &SwitchAnswers,
+    answers: ControllerAnswers,
+    known: Option<Known>,
+) -> Option<Controller> {
+    if found.southbound.is_none() && answers.daemon == Daemon::Absent {
+        return None;
+    }
+    // The controller calls on the bridge by itself, so no row of the database tells of its connections. The switch
+    // counts all there are.
+    let connections = switch.memory.as_deref().map(|text| show::memory(text).get("ofconns").copied().unwrap_or(0));
+    let (lag, unplugged) = known.map_or((None, None), |known| (known.lag, Some(known.unplugged)));
+    Some(Controller {
+        southbound_connected: answers.connected,
+        daemon: answers.daemon,
+        southbound: found.southbound.clone(),
+        chassis_id: found.chassis_id.clone(),
+        openflow_connected: connections.map(|count| count > found.configured_controllers),
+        lag,
+        unplugged,
+    })
+}
+
+/// What the daemons count about themselves.
+pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
+    let mut counters = OvsCounters::default();
+    let each = daemons.all().map(|daemon| async move {
+        let answers = tokio::join!(told(daemon, "coverage/show"), told(daemon, "memory/show"));
+        (daemon.name().to_owned(), answers)
+    });
+    let (datapaths, all) = tokio::join!(daemons.switch.call("dpctl/show", &["-s"]), futures::future::join_all(each));
+    for (name, (coverage, memory)) in all {
+        if let Some(text) = coverage {
+            counters.coverage.insert(name.clone(), show::coverage(&text));
+        }
+        if let Some(text) = memory {
+            counters.memory.insert(name, show::memory(&text));
+        }
+    }
+    if let Ok(text) = datapaths {
+        counters.datapaths = show::datapaths(&text);
+    }
+    counters
+}

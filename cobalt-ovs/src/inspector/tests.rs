@@ -1,0 +1,293 @@
+//! The inspector against servers that do as they are told.
+
+use std::time::Duration;
+
+use cobalt_core::ovs::{Binding, Daemon};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    ovsdb::{Datum, Row},
+    testing::{OvsdbServer, UnixctlServer},
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+const BONDS: &str = "---- bond0 ----\nbond_mode: balance-tcp\nlacp_status: negotiated\n\n\
+                     member eth1: enabled\n  active member\n  may_enable: true\n\n\
+                     member eth2: disabled\n  may_enable: false\n";
+const LACP: &str = "---- bond0 ----\n  status: active negotiated\n\n\
+                    member: eth1: current attached\n  partner sys_id: f2:2d:6f:52:b9:41\n\n\
+                    member: eth2: expired attached\n  partner sys_id: f2:2d:6f:52:b9:41\n";
+const BINDINGS: &str = "Local bindings:\n\
+    name: [vm1], OVS interface name : [tap1], num binding lports : [1]\nprimary lport : [vm1]\n\
+    ----------------------------------------\n\
+    name: [vm2], OVS interface name : [tap2], num binding lports : [0]\n";
+
+/// A host with a bond, two VMs and three daemons.
+struct Host {
+    dir: TempDir,
+    database: OvsdbServer,
+    southbound: OvsdbServer,
+    ovsdb: Option<UnixctlServer>,
+    vswitchd: Option<UnixctlServer>,
+    controller: Option<UnixctlServer>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let database = OvsdbServer::switch();
+        database.listen_unix(dir.path().join("db.sock")).unwrap();
+        let southbound = OvsdbServer::southbound();
+        let remote = southbound.listen_unix(dir.path().join("sb.sock")).unwrap();
+        let daemon = |name: &str, version: &str| {
+            let server = UnixctlServer::listen(dir.path().join(format!("{name}.ctl"))).unwrap();
+            server.answer("version", version);
+            Some(server)
+        };
+        let host = Self {
+            ovsdb: daemon("ovsdb-server", "ovsdb-server (Open vSwitch) 3.1.0\n"),
+            vswitchd: daemon("ovs-vswitchd", "ovs-vswitchd (Open vSwitch) 3.1.1\n"),
+            controller: daemon("ovn-controller", "ovn-controller 23.03.1\nOpen vSwitch Library 3.1.0\n"),
+            dir,
+            database,
+            southbound,
+        };
+        let vswitchd = host.vswitchd.as_ref().unwrap();
+        vswitchd.answer("bond/show", BONDS);
+        vswitchd.answer("lacp/show", LACP);
+        vswitchd.answer("memory/show", "handlers:1 ofconns:3 ports:9 rules:540\n");
+        let controller = host.controller.as_ref().unwrap();
+        controller.answer("connection-status", "connected\n");
+        controller.answer("debug/dump-local-bindings", BINDINGS);
+        host.fill(&remote.to_string());
+        host
+    }
+
+    fn fill(&self, southbound: &str) {
+        let named = |name: &str| Row::new().with("name", name);
+        let up = |name: &str| named(name).with("link_state", "up").with("ofport", 1).with("ifindex", 7);
+        let port = |name: &str, interfaces: Vec<Uuid>| {
+            self.database.insert("Port", named(name).with("interfaces", Datum::set(interfaces)))
+        };
+        let eth1 = self.database.insert("Interface", up("eth1"));
+        let eth2 = self.database.insert("Interface", up("eth2"));
+        let bond = port("bond0", vec![eth1, eth2]);
+        let vms = [("tap1", "vm1"), ("tap2", "vm2")].map(|(tap, vm)| {
+            let counters = Datum::map([("rx_packets", 13_i64), ("rx_dropped", -1)]);
+            let ids = Datum::map([("iface-id", vm)]);
+            let row = up(tap).with("external_ids", ids).with("statistics", counters);
+            port(tap, vec![self.database.insert("Interface", row)])
+        });
+        self.database.insert("Bridge", named("br-ex").with("ports", Datum::set([bond])));
+        self.database.insert("Bridge", named("br-int").with("ports", Datum::set(vms)));
+        let ids = Datum::map([("ovn-remote", southbound), ("system-id", "hv1")]);
+        self.database.insert("Open_vSwitch", Row::new().with("external_ids", ids));
+        let hv1 = self.southbound.insert("Chassis", named("hv1"));
+        let hv2 = self.southbound.insert("Chassis", named("hv2"));
+        self.southbound.insert("SB_Global", Row::new().with("nb_cfg", 5));
+        self.southbound.insert("Chassis_Private", named("hv1").with("nb_cfg", 4));
+        for (vm, chassis) in [("vm1", hv1), ("vm2", hv2), ("vm3", hv1), ("vm4", hv2)] {
+            self.southbound.insert("Port_Binding", Row::new().with("logical_port", vm).with("chassis", chassis));
+        }
+    }
+
+    fn options(&self) -> OvsOptions {
+        OvsOptions::new()
+            .run_dir(self.dir.path())
+            .ovn_run_dir(self.dir.path())
+            .host_root(self.dir.path())
+            .control_timeout(LIMIT)
+            .connection(crate::ConnectOptions::new().connect_timeout(LIMIT).call_timeout(LIMIT))
+    }
+
+    async fn switch(&self) -> OvsSwitch {
+        OvsSwitch::connect(self.options()).await.unwrap()
+    }
+}
+
+fn bindings(snapshot: &OvsSnapshot) -> Vec<Option<Binding>> {
+    snapshot.interfaces.iter().filter(|port| port.logical_port.is_some()).map(|port| port.binding.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_healthy_host_is_told_from_all_sources() {
+    let host = Host::new();
+    let switch = host.switch().await;
+    let snapshot = switch.snapshot().await.unwrap();
+    assert!(snapshot.database_connected);
+    assert_eq!(snapshot.database.version(), Some("3.1.0"));
+    assert_eq!(snapshot.switch.version(), Some("3.1.1"));
+    let names: Vec<_> = snapshot.interfaces.iter().map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["eth1", "eth2", "tap1", "tap2"]);
+    assert_eq!(snapshot.interfaces[2].statistics, BTreeMap::from([("rx_packets".to_owned(), 13)]));
+    let controller = snapshot.controller.unwrap();
+    assert_eq!(controller.daemon.version(), Some("23.03.1"));
+    assert!(controller.southbound_connected);
+    assert_eq!(controller.chassis_id.as_deref(), Some("hv1"));
+    assert_eq!(controller.openflow_connected, Some(true));
+    assert_eq!((controller.lag, controller.unplugged), (None, None), "nobody asked the southbound database");
+    let features = switch.features();
+    assert!(features.trace && features.flows && features.counters && !features.southbound);
+}
+
+#[tokio::test]
+async fn a_member_is_enabled_by_what_the_bond_says_and_not_by_its_link() {
+    let host = Host::new();
+    let snapshot = host.switch().await.snapshot().await.unwrap();
+    let members = &snapshot.bonds[0].members;
+    assert_eq!(members[0].lacp.as_deref(), Some("current"));
+    assert!(members[0].enabled);
+    assert_eq!((members[1].enabled, members[1].link_up), (false, Some(true)));
+    assert_eq!(members[1].lacp.as_deref(), Some("expired"));
+}
+
+#[tokio::test]
+async fn statistics_are_asked_for_and_not_followed() {
+    let host = Host::new();
+    let switch = host.switch().await;
+    switch.snapshot().await.unwrap();
+    let monitor = &host.database.requests("monitor_cond_since")[0]["params"][2];
+    assert!(!monitor["Interface"].to_string().contains("statistics"), "{monitor}");
+    let asked = host.database.requests("transact");
+    let columns = serde_json::json!(["name", "statistics"]);
+    assert!(asked.iter().any(|request| request["params"][1]["columns"] == columns), "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_switch_that_hangs_is_a_finding_and_is_asked_once() {
+    let host = Host::new();
+    let switch = OvsSwitch::connect(host.options().control_timeout(Duration::from_secs(5))).await.unwrap();
+    assert!(!switch.snapshot().await.unwrap().bonds[0].members[1].enabled);
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    let before = vswitchd.calls().len();
+    vswitchd.hang(true);
+    let snapshot = switch.snapshot().await.unwrap();
+    assert_eq!(snapshot.switch, Daemon::Unresponsive);
+    assert_eq!(vswitchd.calls()[before..], ["version"], "each further question would cost a timeout");
+    assert!(snapshot.bridges.iter().all(|bridge| bridge.flows.is_none()));
+    assert!(!snapshot.bonds[0].members[1].enabled, "what the switch said last holds");
+    assert_eq!(snapshot.controller.unwrap().openflow_connected, None);
+    vswitchd.hang(false);
+    assert!(switch.snapshot().await.unwrap().switch.is_responsive());
+}
+
+#[tokio::test]
+async fn dead_daemons_are_absent_and_a_lost_database_leaves_what_was_known() {
+    let mut host = Host::new();
+    let switch = host.switch().await;
+    let mut changes = switch.changes();
+    (host.vswitchd, host.controller, host.ovsdb) = (None, None, None);
+    host.database.stop();
+    let told = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
+    assert_eq!(told, Some(OvsChange::Connected(false)));
+    let snapshot = switch.snapshot().await.unwrap();
+    assert!(!snapshot.database_connected);
+    assert_eq!((&snapshot.database, &snapshot.switch), (&Daemon::Absent, &Daemon::Absent));
+    assert_eq!(snapshot.interfaces.len(), 4);
+    let controller = snapshot.controller.unwrap();
+    assert_eq!((controller.daemon, controller.southbound_connected), (Daemon::Absent, false));
+    host.database.listen_unix(host.dir.path().join("db.sock")).unwrap();
+    let told = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
+    assert_eq!(told, Some(OvsChange::Connected(true)));
+}
+
+#[tokio::test]
+async fn a_controller_without_openflow_connections_is_told() {
+    let host = Host::new();
+    host.vswitchd.as_ref().unwrap().answer("memory/show", "handlers:1 ports:9 rules:540\n");
+    host.controller.as_ref().unwrap().answer("connection-status", "not connected\n");
+    let controller = host.switch().await.snapshot().await.unwrap().controller.unwrap();
+    assert_eq!(controller.openflow_connected, Some(false));
+    assert!(!controller.southbound_connected);
+}
+
+#[tokio::test]
+async fn without_the_southbound_database_bindings_are_what_the_controller_says() {
+    let host = Host::new();
+    let snapshot = host.switch().await.snapshot().await.unwrap();
+    assert_eq!(bindings(&snapshot), [Some(Binding::Here), Some(Binding::Unknown)]);
+    host.controller
+        .as_ref()
+        .unwrap()
+        .answer("debug/dump-local-bindings", "name: [vm1], OVS interface name : [tap9], num binding lports : [1]\n");
+    let snapshot = host.switch().await.snapshot().await.unwrap();
+    assert_eq!(bindings(&snapshot), [Some(Binding::Elsewhere("tap9".into())), None]);
+    drop(host.controller);
+}
+
+#[tokio::test]
+async fn with_the_southbound_database_bindings_lag_and_unplugged_ports_are_known() {
+    let host = Host::new();
+    let options = host.options().southbound(Southbound::AsController);
+    let switch = OvsSwitch::connect(options).await.unwrap();
+    assert!(switch.features().southbound);
+    let snapshot = switch.snapshot().await.unwrap();
+    assert_eq!(bindings(&snapshot), [Some(Binding::Here), Some(Binding::Elsewhere("hv2".into()))]);
+    let controller = snapshot.controller.unwrap();
+    assert_eq!(controller.lag, Some(1));
+    assert_eq!(controller.unplugged, Some(vec!["vm3".to_owned()]));
+    let asked = host.southbound.requests("monitor_cond_change");
+    assert!(
+        !asked.iter().any(|request| request.to_string().contains("vm4")),
+        "other hosts' ports are not ours to read"
+    );
+    host.southbound.stop();
+    let mut changes = switch.changes();
+    while switch.features().southbound {
+        tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
+    }
+    let controller = switch.snapshot().await.unwrap().controller.unwrap();
+    assert_eq!((controller.lag, controller.unplugged), (None, None));
+    let error = switch.stale_flows("br-int").await.unwrap_err();
+    assert_eq!(error.category(), "unavailable");
+}
+
+#[tokio::test]
+async fn a_new_port_is_told() {
+    let host = Host::new();
+    let switch = host.switch().await;
+    let mut changes = switch.changes();
+    host.database.insert("Bridge", Row::new().with("name", "br-new"));
+    let told = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
+    assert_eq!(told, Some(OvsChange::Changed));
+    assert!(switch.snapshot().await.unwrap().bridges.iter().any(|bridge| bridge.name == "br-new"));
+}
+
+#[tokio::test]
+async fn what_nobody_has_is_not_found_and_reaches_no_daemon() {
+    let host = Host::new();
+    let switch = host.switch().await;
+    let request = TraceRequest {
+        bridge: "../br-int".into(),
+        in_port: "tap1".into(),
+        ethernet: ("00:00:00:00:00:01".into(), "00:00:00:00:00:02".into()),
+        vlan: None,
+        ip: None,
+        transport: None,
+    };
+    assert_eq!(switch.trace(&request).await.unwrap_err().category(), "not_found");
+    let capture = CaptureRequest { port: "../eth1".into(), duration: LIMIT, max_bytes: 400, snap_len: 64 };
+    assert_eq!(switch.capture(&capture).await.err().unwrap().category(), "not_found");
+    assert_eq!(switch.fdb("br-nowhere").await.unwrap_err().category(), "not_found");
+    assert_eq!(switch.flows("../x", None).await.err().unwrap().category(), "not_found");
+    assert_eq!(switch.stale_flows("br-int").await.unwrap_err().category(), "unsupported");
+    let odd = TraceRequest { bridge: "br-int".into(), in_port: "tap1,actions=drop".into(), ..request };
+    assert_eq!(switch.trace(&odd).await.unwrap_err().category(), "refused");
+    assert_eq!(host.vswitchd.as_ref().unwrap().calls(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn counters_of_a_daemon_that_is_gone_are_left_out() {
+    let mut host = Host::new();
+    host.controller = None;
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    vswitchd.answer("dpctl/show -s", "netdev@ovs-netdev:\n  lookups: hit:18 missed:4 lost:1\n  flows: 2\n");
+    let counters = host.switch().await.counters().await.unwrap();
+    assert_eq!(counters.memory["ovs-vswitchd"]["ofconns"], 3);
+    assert!(!counters.memory.contains_key("ovn-controller"));
+    let datapath = counters.datapaths.values().next().unwrap();
+    assert_eq!((datapath.hit, datapath.missed, datapath.lost, datapath.flows), (18, 4, 1, 2));
+}
