@@ -116,6 +116,7 @@ fn daemon(daemon: &Daemon) -> String {
     match daemon {
         Daemon::Responsive { version } => version.clone().unwrap_or_else(|| "of unknown version".into()),
         Daemon::Unresponsive => "DOES NOT ANSWER".into(),
+        Daemon::Inaccessible { why } => format!("CANNOT BE ASKED ({why})"),
         _ => "does not run".into(),
     }
 }

@@ -42,6 +42,11 @@ pub enum Daemon {
     },
     /// It has a socket and does not answer in time: it hangs.
     Unresponsive,
+    /// It has a socket that we cannot use.
+    Inaccessible {
+        /// What the operating system says, such as `permission denied`.
+        why: String,
+    },
     /// Nobody listens: it is dead, or was never started.
     Absent,
 }
@@ -56,7 +61,7 @@ impl Daemon {
     pub fn version(&self) -> Option<&str> {
         match self {
             Self::Responsive { version } => version.as_deref(),
-            Self::Unresponsive | Self::Absent => None,
+            Self::Unresponsive | Self::Inaccessible { .. } | Self::Absent => None,
         }
     }
 }
@@ -131,6 +136,8 @@ pub struct Interface {
     pub bridge: String,
     /// What it is for.
     pub role: InterfaceRole,
+    /// Whether somebody wants it to work (`admin_state`); `None` if the switch does not say.
+    pub admin_up: Option<bool>,
     /// Whether the link is up; `None` if the switch does not say.
     pub link_up: Option<bool>,
     /// Its speed in bits per second.
@@ -234,6 +241,9 @@ pub struct Controller {
     pub daemon: Daemon,
     /// Whether it says that it is connected to the southbound database.
     pub southbound_connected: bool,
+    /// Whether that database answers. Over a UNIX socket a controller goes on saying that it is connected to one that
+    /// hangs, so it is asked; `None` where the controller's own word is good, or nobody could ask.
+    pub southbound_responsive: Option<bool>,
     /// The southbound database it is configured for.
     pub southbound: Option<String>,
     /// Its name in OVN.
@@ -363,6 +373,8 @@ pub struct Flow {
 pub struct OvsCounters {
     /// The datapaths, by name (`ovs-netdev`, `ovs-system`).
     pub datapaths: BTreeMap<String, DatapathCounters>,
+    /// The threads that forward packets in userspace; none with the kernel's datapath.
+    pub pmds: Vec<PmdCounters>,
     /// Events since the start, by daemon (`ovs-vswitchd`, `ovsdb-server`, `ovn-controller`) and name.
     pub coverage: BTreeMap<String, BTreeMap<String, u64>>,
     /// What takes memory, by daemon and name.
@@ -380,6 +392,37 @@ pub struct DatapathCounters {
     pub lost: u64,
     /// Cached flows now.
     pub flows: u64,
+    /// How many may be cached; the switch lowers it when it cannot keep up. `None` if it does not say.
+    pub flow_limit: Option<u64>,
+    /// How long its last look through the cached flows took.
+    pub dump: Option<Duration>,
+}
+
+/// What a thread that forwards packets counts. What it does not say is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PmdCounters {
+    /// The number of its core, or `main` for the switch's own thread.
+    pub thread: String,
+    /// The number of its NUMA node.
+    pub numa: Option<u32>,
+    /// Packets received.
+    pub received: Option<u64>,
+    /// Packets that went through the tables once more.
+    pub recirculated: Option<u64>,
+    /// Packets that the exact-match cache knew.
+    pub emc_hits: Option<u64>,
+    /// Packets that the signature-match cache knew.
+    pub smc_hits: Option<u64>,
+    /// Packets that a cached flow knew.
+    pub megaflow_hits: Option<u64>,
+    /// Packets that had to be asked about.
+    pub upcalls: Option<u64>,
+    /// Those that were lost by that.
+    pub failed_upcalls: Option<u64>,
+    /// Cycles of the core spent on waiting.
+    pub idle_cycles: Option<u64>,
+    /// And on packets.
+    pub busy_cycles: Option<u64>,
 }
 
 /// A learned address.

@@ -64,6 +64,17 @@ pub enum Error {
         #[source]
         cause: Cause,
     },
+    /// The daemon's socket is there and cannot be used: most often, we may not.
+    #[error("{operation}: cannot use the socket {}", path.display())]
+    Socket {
+        /// The call and its arguments.
+        operation: Operation,
+        /// The socket.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        #[source]
+        cause: std::io::Error,
+    },
     /// The other side said something that does not follow the protocol, or that we cannot decode.
     #[error("{operation}: {detail}")]
     Protocol {
@@ -156,6 +167,7 @@ impl Error {
             Self::Connect { .. } => "connect",
             Self::Tls { .. } => "tls",
             Self::Absent { .. } => "absent",
+            Self::Socket { .. } => "socket",
             Self::Protocol { .. } => "protocol",
             Self::Timeout { .. } => "timeout",
             Self::Closed { .. } => "closed",
@@ -168,7 +180,7 @@ impl Error {
         match self {
             Self::Connect { .. } | Self::Absent { .. } | Self::Timeout { .. } | Self::Closed { .. } => true,
             Self::Refused { error, .. } => is_passing(error),
-            Self::Address { .. } | Self::Tls { .. } | Self::Protocol { .. } => false,
+            Self::Address { .. } | Self::Tls { .. } | Self::Socket { .. } | Self::Protocol { .. } => false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod capture;
+mod connections;
 mod inventory;
 mod kernel;
 mod options;
@@ -30,7 +31,7 @@ use futures::{StreamExt, stream, stream::BoxStream};
 use tokio::sync::Semaphore;
 
 pub use self::options::{OvsOptions, Southbound};
-use self::{answers::Daemons, kernel::KernelBond};
+use self::{answers::Daemons, connections::Connections, kernel::KernelBond};
 use crate::{
     error::Error,
     ovsdb::{Replica, ReplicaEvent, ReplicaState},
@@ -68,6 +69,8 @@ struct Inner {
     southbound: Mutex<Option<SouthboundLink>>,
     /// Which members of which bonds carried traffic when the switch last said so.
     bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
+    /// Ours to the bridges.
+    connections: Connections,
     /// Held by whoever has packets copied.
     copies: Arc<Semaphore>,
     /// What the kernel last said of its bonds.
@@ -92,7 +95,8 @@ impl OvsSwitch {
         let daemons = Daemons::new(&options);
         let (southbound, bonds, kernel) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (copies, asking_kernel) = (capture::copies(), Arc::new(Semaphore::new(1)));
-        let inner = Inner { options, daemons, database, southbound, bonds, copies, kernel, asking_kernel };
+        let connections = Connections::default();
+        let inner = Inner { options, daemons, database, southbound, bonds, connections, copies, kernel, asking_kernel };
         let switch = Self { inner: Arc::new(inner) };
         if switch.inner.options.sweep {
             tokio::spawn(capture::sweep(Arc::downgrade(&switch.inner)));
@@ -131,16 +135,19 @@ impl OvsSwitch {
         self.inner.options.run_dir.join(format!("{bridge}.mgmt"))
     }
 
+    /// Where the southbound database is, as far as is known.
+    fn southbound_remotes(&self) -> Option<Vec<Remote>> {
+        let configured = self.inner.database.read(inventory::read_southbound)?;
+        Remote::list(&configured).inspect_err(|error| tracing::debug!(%error, "no southbound database")).ok()
+    }
+
     /// The southbound database, if it is known where it is. Where its address has changed, a new copy begins.
     fn southbound(&self) -> Option<Replica> {
         let inner = &self.inner;
         let remotes = match &inner.options.southbound {
             Southbound::None => return None,
             Southbound::At(remotes) => remotes.clone(),
-            Southbound::AsController => {
-                let configured = inner.database.read(|tables| inventory::read(tables).southbound)?;
-                Remote::list(&configured).inspect_err(|error| tracing::debug!(%error, "no southbound database")).ok()?
-            }
+            Southbound::AsController => self.southbound_remotes()?,
         };
         let mut link = inner.southbound.lock().unwrap_or_else(PoisonError::into_inner);
         match &*link {
@@ -219,7 +226,8 @@ impl OvsInspector for OvsSwitch {
 
     async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
         self.known_bridge(bridge, || format!("read the flows of {bridge}"))?;
-        stale::dump(&self.management(bridge), table, self.inner.options.openflow_timeout).await
+        let held = self.inner.connections.one();
+        stale::dump(&self.management(bridge), table, self.inner.options.openflow_timeout, held).await
     }
 
     async fn counters(&self) -> Result<OvsCounters> {
@@ -240,7 +248,8 @@ impl OvsInspector for OvsSwitch {
         };
         self.known_bridge(bridge, operation)?;
         let southbound = southbound.client()?;
-        stale::find(&southbound, &self.management(bridge), self.inner.options.openflow_timeout).await
+        let held = self.inner.connections.one();
+        stale::find(&southbound, &self.management(bridge), self.inner.options.openflow_timeout, held).await
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `version` | [`version`] |
 //! | `bond/show`, `lacp/show` | [`bonds`], [`lacp`] |
 //! | `dpif/show`, `dpctl/show -s`, `upcall/show` | [`ports`], [`datapaths`], [`upcalls`] |
+//! | `dpif-netdev/pmd-stats-show` | [`pmds`] |
 //! | `fdb/show BRIDGE` | [`fdb`] |
 //! | `coverage/show`, `memory/show` | [`coverage`], [`memory`] |
 //! | `ofproto/trace BRIDGE FLOW` | [`packet`] makes the second parameter, [`trace`] reads the answer |
@@ -28,6 +29,7 @@ pub use self::{
     counters::{coverage, memory, version},
     datapath::{Port, Ports, Upcalls, datapaths, fdb, ports, upcalls},
     packet::{PacketError, packet},
+    pmd::pmds,
     trace::trace,
 };
 
@@ -36,6 +38,7 @@ mod controller;
 mod counters;
 mod datapath;
 mod packet;
+mod pmd;
 mod trace;
 
 /// Lines looked at, at most. A node with ten thousand ports says less.

@@ -85,8 +85,8 @@ impl Unixctl {
 
     /// Calls a command and gives its text.
     ///
-    /// [`Error::Absent`] is a daemon that does not run, [`Error::Timeout`] one that hangs, and [`Error::Refused`] one that
-    /// does not like the command or its arguments.
+    /// [`Error::Absent`] is a daemon that does not run, [`Error::Timeout`] one that hangs, [`Error::Socket`] one whose
+    /// socket we cannot use, and [`Error::Refused`] one that does not like the command or its arguments.
     pub async fn call(&self, command: &str, arguments: &[&str]) -> Result<String> {
         let operation = || {
             let words: Vec<&str> = std::iter::once(command).chain(arguments.iter().copied()).collect();
@@ -104,6 +104,7 @@ impl Unixctl {
             Ok(text) => Daemon::Responsive { version: show::version(&text) },
             Err(Error::Refused { .. } | Error::Protocol { .. }) => Daemon::Responsive { version: None },
             Err(Error::Absent { .. }) => Daemon::Absent,
+            Err(Error::Socket { cause, .. }) => Daemon::Inaccessible { why: cause.kind().to_string() },
             Err(error) => {
                 tracing::debug!(daemon = self.name, error = crate::error::chain(&error), "no answer");
                 Daemon::Unresponsive
@@ -144,8 +145,8 @@ impl Unixctl {
                         last = error;
                         break;
                     }
-                    Err(error) => {
-                        return Err(Error::connect(format!("{}: connect to {}", operation(), path.display()), error));
+                    Err(cause) => {
+                        return Err(Error::Socket { operation: operation().into(), path: path.clone(), cause });
                     }
                 }
             }

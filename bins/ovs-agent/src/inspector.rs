@@ -4,12 +4,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::ValueEnum;
 use cobalt_core::{
-    jiff::Timestamp,
     ovs::OvsInspector,
     runtime::{args::duration, shutdown::TaskError},
 };
 use cobalt_ovs::{OvsOptions, OvsSwitch, Pki, Remote, Southbound};
-use cobalt_sim::Region;
 
 // Given to each argument, because a heading for the next ones would reach into the arguments of others.
 const HEADING: &str = "Switch";
@@ -63,10 +61,12 @@ pub(crate) struct InspectorArgs {
     openflow_timeout: Duration,
 
     /// How many VMs the simulated host runs
+    #[cfg(feature = "simulated")]
     #[arg(long, default_value_t = 3, value_name = "N", help_heading = HEADING, value_parser = clap::value_parser!(u16).range(..=1000))]
     simulated_vms: u16,
 
     /// What the simulated host's randomness comes from
+    #[cfg(feature = "simulated")]
     #[arg(long, default_value_t = 0, value_name = "S", help_heading = HEADING)]
     simulated_seed: u64,
 }
@@ -77,26 +77,31 @@ enum Kind {
     #[default]
     Ovs,
     /// One that exists in this process only.
+    #[cfg(feature = "simulated")]
     Simulated,
 }
 
 impl InspectorArgs {
     /// The switch of this node, for a program that runs all the time, and what is to be waited for at its end. One that
     /// is down is waited for.
+    #[cfg_attr(not(feature = "simulated"), expect(unused_variables, reason = "a real switch has no name"))]
     pub(crate) async fn follow(&self, node: &str) -> Result<(Arc<dyn OvsInspector>, Option<OvsSwitch>), TaskError> {
         match self.inspector {
             Kind::Ovs => {
                 let switch = OvsSwitch::connect(self.options()?.sweep(true)).await?;
                 Ok((Arc::new(switch.clone()), Some(switch)))
             }
+            #[cfg(feature = "simulated")]
             Kind::Simulated => Ok((self.simulated(node)?, None)),
         }
     }
 
     /// The same for one look, which changes nothing.
+    #[cfg_attr(not(feature = "simulated"), expect(unused_variables, reason = "a real switch has no name"))]
     pub(crate) async fn open(&self, node: &str) -> Result<Arc<dyn OvsInspector>, TaskError> {
         match self.inspector {
             Kind::Ovs => Ok(Arc::new(OvsSwitch::connect(self.options()?).await?)),
+            #[cfg(feature = "simulated")]
             Kind::Simulated => self.simulated(node),
         }
     }
@@ -126,12 +131,13 @@ impl InspectorArgs {
     }
 
     /// A switch that is invented, on a host of this name.
+    #[cfg(feature = "simulated")]
     fn simulated(&self, node: &str) -> Result<Arc<dyn OvsInspector>, TaskError> {
-        let region = Region::builder()
+        let region = cobalt_sim::Region::builder()
             .named([node])
             .vms_per_host(self.simulated_vms.into())
             .seed(self.simulated_seed)
-            .starting_at(Timestamp::now())
+            .starting_at(cobalt_core::jiff::Timestamp::now())
             .build();
         Ok(Arc::new(region.switch(&node.into())?))
     }

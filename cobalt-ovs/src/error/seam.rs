@@ -26,6 +26,9 @@ impl From<Error> for Seam {
                 Seam::unavailable(operation.to_string(), error)
             }
             Error::Connect { .. } | Error::Tls { .. } => Seam::unavailable("connect to the switch", error),
+            Error::Socket { operation, .. } => {
+                Seam::Denied { operation: operation.to_string(), cause: Some(error.into()) }
+            }
             Error::Address { detail, .. } => Seam::Refused {
                 operation: "connect to the switch".into(),
                 reason: detail.clone(),
@@ -44,6 +47,11 @@ mod tests {
 
     #[test]
     fn what_a_caller_can_do_survives_the_seam() {
+        let socket = Error::Socket {
+            operation: "version".into(),
+            path: "/run/x.ctl".into(),
+            cause: std::io::ErrorKind::PermissionDenied.into(),
+        };
         for (error, category) in [
             (Error::refused("trace", "br-nowhere: unknown bridge", None), "refused"),
             (Error::refused("insert", "permission error", Some("rbac".into())), "denied"),
@@ -52,6 +60,7 @@ mod tests {
             (Error::protocol("list_dbs", "no array"), "malformed"),
             (Error::absent("version", "connection refused"), "unavailable"),
             (Error::connect("connect to unix:/x", "no such file"), "unavailable"),
+            (socket, "denied"),
             (Error::tls("read /ca.pem", "no certificate"), "unavailable"),
             (Error::address("foo", "unknown scheme"), "refused"),
         ] {

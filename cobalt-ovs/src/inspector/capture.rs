@@ -58,9 +58,7 @@ fn source(tables: &Tables, interface: &str) -> Option<Source> {
             let Some(port) = tables.row("Port", row) else { continue };
             let mut members = port.uuids("interfaces").filter_map(|member| tables.row("Interface", member));
             let Some(found) = members.find(|member| member.str("name") == Some(interface)) else { continue };
-            let has_device =
-                matches!(found.str("type").unwrap_or_default(), "" | "system" | "internal" | "tap" | "afxdp");
-            return Some(match (has_device, found.integer("ifindex").unwrap_or_default()) {
+            return Some(match (inventory::has_device(found), found.integer("ifindex").unwrap_or_default()) {
                 (true, 0) => Source::Vanished,
                 (true, _) => Source::Device,
                 (false, _) => {

@@ -19,6 +19,7 @@ pub(super) fn follow() -> Follow {
             [
                 "name",
                 "type",
+                "admin_state",
                 "link_state",
                 "link_speed",
                 "error",
@@ -57,9 +58,8 @@ pub(super) fn read(tables: &Tables) -> Inventory {
         // Both are counters that begin at zero, which is the default and may be left out.
         let number = |column| switch.integer(column).unwrap_or_default();
         found.configuration_pending = number("cur_cfg") < number("next_cfg");
-        let id = |key| switch.key("external_ids", key).filter(|value| !value.is_empty()).map(ToOwned::to_owned);
-        found.southbound = id("ovn-remote");
-        found.chassis_id = id("system-id");
+        found.southbound = id(switch, "ovn-remote");
+        found.chassis_id = id(switch, "system-id");
     }
     found.configured_controllers = tables
         .rows("Controller")
@@ -74,6 +74,15 @@ pub(super) fn read(tables: &Tables) -> Inventory {
     found.interfaces.sort_by(|one, other| one.name.cmp(&other.name));
     found.bonds.sort_by(|one, other| one.name.cmp(&other.name));
     found
+}
+
+fn id(switch: &Row, key: &str) -> Option<String> {
+    switch.key("external_ids", key).filter(|value| !value.is_empty()).map(ToOwned::to_owned)
+}
+
+/// Where OVN's controller is told to find its database.
+pub(super) fn read_southbound(tables: &Tables) -> Option<String> {
+    id(tables.rows("Open_vSwitch").next()?.1, "ovn-remote")
 }
 
 /// The version where DPDK runs. `none` is what a switch without it writes.
@@ -141,19 +150,19 @@ fn read_bond(name: &str, port: &Row, members: &[&Row]) -> Bond {
 fn read_interface(bridge: &str, port: &Row, row: &Row, bond: Option<String>) -> Option<Interface> {
     let text = |value: Option<&str>| value.filter(|value| !value.is_empty()).map(ToOwned::to_owned);
     let role = role(row);
-    let virtual_device = matches!(role, InterfaceRole::Tunnel | InterfaceRole::Patch);
     // Written as CHASSIS@ADDRESS, on the port.
     let chassis = port.key("external_ids", "ovn-chassis-id").filter(|_| role == InterfaceRole::Tunnel);
     Some(Interface {
         name: row.str("name")?.to_owned(),
         bridge: bridge.to_owned(),
         role,
+        admin_up: up(row.str("admin_state")),
         link_up: link_up(row),
         speed_bps: row.integer("link_speed").and_then(|speed| u64::try_from(speed).ok()),
         bond,
         error: text(row.str("error")),
-        // Tunnels and patches have no device whose absence would mean something.
-        ifindex: row.integer("ifindex").filter(|_| !virtual_device).and_then(|index| u32::try_from(index).ok()),
+        // Only of a device of the kernel's does its absence mean something: tunnels, patches and vhost-user have none.
+        ifindex: row.integer("ifindex").filter(|_| has_device(row)).and_then(|index| u32::try_from(index).ok()),
         ofport: row.integer("ofport"),
         mac: text(row.key("external_ids", "attached-mac")).or_else(|| text(row.str("mac_in_use"))),
         instance: text(row.key("external_ids", "vm-uuid")),
@@ -165,8 +174,17 @@ fn read_interface(bridge: &str, port: &Row, row: &Row, bond: Option<String>) -> 
     })
 }
 
+/// Whether the kernel has a device of an interface's name.
+pub(super) fn has_device(row: &Row) -> bool {
+    matches!(row.str("type").unwrap_or_default(), "" | "system" | "internal" | "tap" | "afxdp" | "afxdp-nonpmd")
+}
+
 fn link_up(row: &Row) -> Option<bool> {
-    match row.str("link_state")? {
+    up(row.str("link_state"))
+}
+
+fn up(word: Option<&str>) -> Option<bool> {
+    match word? {
         "up" => Some(true),
         "down" => Some(false),
         _ => None,

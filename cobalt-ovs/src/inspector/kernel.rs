@@ -85,6 +85,10 @@ fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
                 name: member.name.clone(),
                 bridge: bridge.to_owned(),
                 role: InterfaceRole::Physical,
+                // The first of the device's flags says whether it is up.
+                admin_up: attribute("flags")
+                    .and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok())
+                    .map(|flags| flags & 1 == 1),
                 link_up: member.link_up,
                 // In megabits; -1 without a link.
                 speed_bps: attribute("speed")

@@ -14,8 +14,9 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 
 use super::{
-    OvsSwitch,
+    Inner, OvsSwitch,
     answers::{ControllerAnswers, Daemons, SwitchAnswers, told},
+    connections,
     inventory::{self, Inventory},
     kernel::{self, KernelBond},
     southbound::{self, Known},
@@ -23,7 +24,8 @@ use super::{
 use crate::{
     error,
     openflow::{OpenFlow, Options, flow_counts},
-    ovsdb::{Datum, Operation, Replica},
+    ovsdb::{Datum, Operation, Ovsdb, Replica, Row, Tables},
+    remote::Remote,
     show::{self, LocalBinding},
 };
 
@@ -31,26 +33,31 @@ use crate::{
 const BRIDGES: usize = 4;
 /// How long the kernel may take for a few files.
 const KERNEL: Duration = Duration::from_secs(2);
+/// How often the switch is asked for its connections while ours come and go, and how long to wait in between.
+const COUNTS: u32 = 4;
+const COUNT_AGAIN: Duration = Duration::from_millis(50);
+/// How often the southbound database is asked while others ask for other rows.
+const NARROWINGS: u32 = 3;
 
 pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
     let inner = &switch.inner;
     let at = Timestamp::now();
     let mut found = inner.database.read(inventory::read);
     let southbound = switch.southbound();
-    let (database, answers, controller, statistics, known, kernel) = tokio::join!(
+    let (database, (answers, openflow_connected), controller, mut statistics, known, responsive, kernel) = tokio::join!(
         inner.daemons.database.daemon(),
-        inner.daemons.ask_switch(),
+        ask_switch(switch, found.configured_controllers),
         inner.daemons.ask_controller(),
         statistics(&inner.database),
-        ask_southbound(southbound.as_ref(), &found),
+        ask_southbound(southbound.as_ref(), &found, inner.options.control_timeout),
+        is_responsive(switch, &found),
         kernel_bonds(switch, &found),
     );
-    // After the connections of OVN's controller have been counted: these would count as well.
     if answers.daemon.is_responsive() {
         count_flows(switch, &mut found.bridges).await;
     }
     for interface in &mut found.interfaces {
-        interface.statistics = statistics.get(&interface.name).cloned().unwrap_or_default();
+        interface.statistics = statistics.remove(&interface.name).unwrap_or_default();
     }
     fill_bonds(switch, &answers, &mut found.bonds);
     let local = controller.bindings.as_deref().map(show::bindings);
@@ -62,7 +69,11 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
         database,
         dpdk: found.dpdk.clone(),
         configuration_pending: found.configuration_pending,
-        controller: describe_controller(&found, &answers, controller, known),
+        controller: describe_controller(&found, controller, known).map(|controller| Controller {
+            openflow_connected,
+            southbound_responsive: responsive,
+            ..controller
+        }),
         switch: answers.daemon,
         bridges: found.bridges,
         interfaces: found.interfaces,
@@ -74,34 +85,99 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
 async fn statistics(database: &Replica) -> BTreeMap<String, BTreeMap<String, u64>> {
     let Ok(client) = database.client() else { return BTreeMap::new() };
     let wanted = Operation::select("Interface", []).columns(["name", "statistics"]);
-    let outcomes = match client.transact(inventory::DATABASE, &[wanted]).await {
-        Ok(outcomes) => outcomes,
-        Err(error) => {
-            tracing::debug!(error = error::chain(&error), "no statistics");
-            return BTreeMap::new();
-        }
-    };
-    let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
-    rows.filter_map(|row| {
+    let mut all = BTreeMap::new();
+    let take = |row: Row| {
         let counters = row.get("statistics").map(Datum::pairs).unwrap_or_default();
         let counters = counters.iter().filter_map(|(name, value)| {
             // What is not counted is written as -1.
             Some((name.as_str()?.to_owned(), u64::try_from(value.as_i64()?).ok()?))
         });
-        Some((row.str("name")?.to_owned(), counters.collect()))
-    })
-    .collect()
+        if let Some(name) = row.str("name") {
+            all.insert(name.to_owned(), counters.collect());
+        }
+    };
+    if let Err(error) = client.select_each(inventory::DATABASE, &wanted, take).await {
+        tracing::debug!(error = error::chain(&error), "no statistics");
+        return BTreeMap::new();
+    }
+    all
+}
+
+/// What `ovs-vswitchd` says, and whether OVN's controller is connected to it; `None` if nobody can tell.
+///
+/// The controller calls on the bridge by itself, so no row of the database tells of its connections. The switch counts
+/// all there are, ours among them.
+async fn ask_switch(switch: &OvsSwitch, configured: u64) -> (SwitchAnswers, Option<bool>) {
+    let Inner { daemons, connections, .. } = switch.inner.as_ref();
+    let mut before = connections.now();
+    let mut answers = daemons.ask_switch().await;
+    for _ in 0..COUNTS {
+        let Some(memory) = answers.memory.as_deref() else { break };
+        let counted = show::memory(memory).get("ofconns").copied().unwrap_or(0);
+        if let Some(others) = connections::others(counted, configured, before, connections.now()) {
+            return (answers, Some(others));
+        }
+        tokio::time::sleep(COUNT_AGAIN).await;
+        before = connections.now();
+        answers.memory = told(&daemons.switch, "memory/show").await;
+    }
+    (answers, None)
 }
 
 /// What the southbound database knows; `None` if it cannot be read now.
-async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory) -> Option<Known> {
+async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory, limit: Duration) -> Option<Known> {
     let replica = southbound.filter(|replica| replica.is_connected())?;
     let ports: BTreeSet<&str> = found.interfaces.iter().filter_map(|port| port.logical_port.as_deref()).collect();
-    if let Err(error) = southbound::narrow(replica, found.chassis_id.as_deref(), &ports).await {
-        tracing::debug!(error = error::chain(&error), "no answer of the southbound database");
+    let chassis = found.chassis_id.as_deref();
+    // A database that hangs must not make the whole look hang.
+    let asked = tokio::time::timeout(limit, async {
+        // Another look may want other rows at the same time: what is read then is not what was asked for.
+        for _ in 0..NARROWINGS {
+            let clauses = southbound::narrow(replica, chassis, &ports).await?;
+            let read = |tables: &Tables| southbound::read(tables, chassis, &found.interfaces);
+            let known = match &clauses {
+                Some(clauses) => replica.read_followed(southbound::PORTS, clauses, read),
+                None => Some(replica.read(read)),
+            };
+            if known.is_some() {
+                return Ok(known);
+            }
+        }
+        Ok::<_, error::Error>(None)
+    });
+    match asked.await {
+        Ok(Ok(known)) => known,
+        Ok(Err(error)) => {
+            tracing::debug!(error = error::chain(&error), "no answer of the southbound database");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("the southbound database takes too long");
+            None
+        }
+    }
+}
+
+/// Whether the southbound database behind a UNIX socket answers. Over TCP and TLS the controller finds that out by
+/// itself, over a UNIX socket it asks nobody.
+async fn is_responsive(switch: &OvsSwitch, found: &Inventory) -> Option<bool> {
+    let remotes = Remote::list(found.southbound.as_deref()?).ok()?;
+    if !remotes.iter().all(|remote| matches!(remote, Remote::Unix(_))) {
         return None;
     }
-    Some(replica.read(|tables| southbound::read(tables, found.chassis_id.as_deref(), &found.interfaces)))
+    let limit = switch.inner.options.control_timeout;
+    let options = switch.inner.options.connection.clone().call_timeout(limit).connect_timeout(limit);
+    let mut hangs = None;
+    for remote in &remotes {
+        // One that is not there, or not to be used from here, is the controller's to tell.
+        let Ok(database) = Ovsdb::connect(remote, &options).await else { continue };
+        match database.echo().await {
+            Ok(()) => return Some(true),
+            Err(error::Error::Timeout { .. }) => hangs = Some(false),
+            Err(error) => tracing::debug!(error = error::chain(&error), "no echo of the southbound database"),
+        }
+    }
+    hangs
 }
 
 pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<KernelBond> {
@@ -134,7 +210,10 @@ pub(super) async fn kernel_bonds(switch: &OvsSwitch, found: &Inventory) -> Vec<K
 async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
     let timeout = switch.inner.options.openflow_timeout;
     let paths: Vec<_> = bridges.iter().map(|bridge| switch.management(&bridge.name)).collect();
-    let counts = stream::iter(paths).map(|path| async move { flows(&path, timeout).await });
+    let counts = stream::iter(paths).map(|path| async move {
+        let _held = switch.inner.connections.one();
+        flows(&path, timeout).await
+    });
     let counts: Vec<_> = counts.buffered(BRIDGES).collect().await;
     for (bridge, flows) in bridges.iter_mut().zip(counts) {
         bridge.flows = flows;
@@ -220,25 +299,18 @@ fn add_kernel_bonds(found: &mut Inventory, kernel: Vec<KernelBond>) {
 }
 
 /// OVN's controller, where the host is configured for one or one is there.
-fn describe_controller(
-    found: &Inventory,
-    switch: &SwitchAnswers,
-    answers: ControllerAnswers,
-    known: Option<Known>,
-) -> Option<Controller> {
+fn describe_controller(found: &Inventory, answers: ControllerAnswers, known: Option<Known>) -> Option<Controller> {
     if found.southbound.is_none() && answers.daemon == Daemon::Absent {
         return None;
     }
-    // The controller calls on the bridge by itself, so no row of the database tells of its connections. The switch
-    // counts all there are.
-    let connections = switch.memory.as_deref().map(|text| show::memory(text).get("ofconns").copied().unwrap_or(0));
     let (lag, unplugged) = known.map_or((None, None), |known| (known.lag, Some(known.unplugged)));
     Some(Controller {
         southbound_connected: answers.connected,
         daemon: answers.daemon,
         southbound: found.southbound.clone(),
         chassis_id: found.chassis_id.clone(),
-        openflow_connected: connections.map(|count| count > found.configured_controllers),
+        openflow_connected: None,
+        southbound_responsive: None,
         lag,
         unplugged,
     })
@@ -251,7 +323,12 @@ pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
         let answers = tokio::join!(told(daemon, "coverage/show"), told(daemon, "memory/show"));
         (daemon.name().to_owned(), answers)
     });
-    let (datapaths, all) = tokio::join!(daemons.switch.call("dpctl/show", &["-s"]), futures::future::join_all(each));
+    let (datapaths, upcalls, pmds, all) = tokio::join!(
+        daemons.switch.call("dpctl/show", &["-s"]),
+        told(&daemons.switch, "upcall/show"),
+        told(&daemons.switch, "dpif-netdev/pmd-stats-show"),
+        futures::future::join_all(each)
+    );
     for (name, (coverage, memory)) in all {
         if let Some(text) = coverage {
             counters.coverage.insert(name.clone(), show::coverage(&text));
@@ -263,5 +340,11 @@ pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
     if let Ok(text) = datapaths {
         counters.datapaths = show::datapaths(&text);
     }
+    for (name, upcalls) in upcalls.map(|text| show::upcalls(&text)).unwrap_or_default() {
+        if let Some(datapath) = counters.datapaths.get_mut(&name) {
+            (datapath.flow_limit, datapath.dump) = (Some(upcalls.limit), Some(upcalls.dump));
+        }
+    }
+    counters.pmds = pmds.map(|text| show::pmds(&text)).unwrap_or_default();
     counters
 }

@@ -48,9 +48,17 @@ pub(super) fn follow() -> Follow {
         )
 }
 
-/// Follows what concerns this host with these logical ports. When it returns well, it is there.
-pub(super) async fn narrow(replica: &Replica, chassis_id: Option<&str>, logical_ports: &BTreeSet<&str>) -> Result<()> {
-    let Some(chassis_id) = chassis_id else { return Ok(()) };
+/// The table of logical ports.
+pub(super) const PORTS: &str = "Port_Binding";
+
+/// Follows what concerns this host with these logical ports, and says which these are of [`PORTS`]. When it returns
+/// well, it is there.
+pub(super) async fn narrow(
+    replica: &Replica,
+    chassis_id: Option<&str>,
+    logical_ports: &BTreeSet<&str>,
+) -> Result<Option<Vec<Clause>>> {
+    let Some(chassis_id) = chassis_id else { return Ok(None) };
     let own = vec![Clause::Where(Condition::equal("name", chassis_id))];
     replica.follow_rows("Chassis_Private", own).await?;
     let chassis = replica.read(|tables| chassis(tables, chassis_id));
@@ -60,7 +68,8 @@ pub(super) async fn narrow(replica: &Replica, chassis_id: Option<&str>, logical_
     if clauses.is_empty() {
         clauses.push(Clause::Never);
     }
-    replica.follow_rows("Port_Binding", clauses).await
+    replica.follow_rows(PORTS, clauses.clone()).await?;
+    Ok(Some(clauses))
 }
 
 fn chassis(tables: &Tables, name: &str) -> Option<Uuid> {

@@ -291,3 +291,83 @@ async fn counters_of_a_daemon_that_is_gone_are_left_out() {
     let datapath = counters.datapaths.values().next().unwrap();
     assert_eq!((datapath.hit, datapath.missed, datapath.lost, datapath.flows), (18, 4, 1, 2));
 }
+
+#[tokio::test]
+async fn upcalls_and_threads_are_told_with_the_datapath() {
+    let host = Host::new();
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    vswitchd.answer("dpctl/show -s", "netdev@ovs-netdev:\n  lookups: hit:18 missed:4 lost:1\n  flows: 2\n");
+    vswitchd.answer(
+        "upcall/show",
+        "netdev@ovs-netdev:\n  flows         : (current 3) (avg 2) (max 9) (limit 35000)\n  dump duration : 4ms\n",
+    );
+    vswitchd.answer("dpif-netdev/pmd-stats-show", "main thread:\n  packets received: 22\n");
+    let counters = host.switch().await.counters().await.unwrap();
+    let datapath = counters.datapaths["ovs-netdev"];
+    assert_eq!((datapath.flow_limit, datapath.dump), (Some(35_000), Some(Duration::from_millis(4))));
+    assert_eq!((counters.pmds[0].thread.as_str(), counters.pmds[0].received), ("main", Some(22)));
+}
+
+#[tokio::test]
+async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_told() {
+    let host = Host::new();
+    let switch = OvsSwitch::connect(host.options().control_timeout(Duration::from_secs(5))).await.unwrap();
+    let responsive = async || switch.snapshot().await.unwrap().controller.unwrap().southbound_responsive;
+    assert_eq!(responsive().await, Some(true));
+    host.southbound.hang(true);
+    assert_eq!(responsive().await, Some(false), "although the controller says that it is connected");
+    host.southbound.hang(false);
+    assert_eq!(responsive().await, Some(true));
+    host.southbound.stop();
+    assert_eq!(responsive().await, None, "one that is gone the controller notices itself");
+}
+
+#[tokio::test]
+async fn a_hung_southbound_database_does_not_hold_up_the_look() {
+    let host = Host::new();
+    let options = host.options().southbound(Southbound::AsController).control_timeout(Duration::from_secs(1));
+    let switch = OvsSwitch::connect(options).await.unwrap();
+    assert!(switch.snapshot().await.unwrap().controller.unwrap().lag.is_some());
+    host.southbound.hang(true);
+    // Another logical port: the database has to be asked for its row.
+    let row = Row::new().with("name", "tap9").with("external_ids", Datum::map([("iface-id", "vm9")]));
+    let interface = host.database.insert("Interface", row);
+    let port =
+        host.database.insert("Port", Row::new().with("name", "tap9").with("interfaces", Datum::set([interface])));
+    host.database.insert("Bridge", Row::new().with("name", "br-new").with("ports", Datum::set([port])));
+    let there = |snapshot: &OvsSnapshot| snapshot.interfaces.iter().any(|port| port.name == "tap9");
+    let looking = async {
+        loop {
+            let snapshot = switch.snapshot().await.unwrap();
+            if there(&snapshot) {
+                return snapshot;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    // Less than the time that a call to the database is given here.
+    let snapshot = tokio::time::timeout(LIMIT / 2, looking).await.unwrap();
+    assert_eq!(snapshot.controller.unwrap().lag, None, "what it does not say is not known");
+}
+
+#[tokio::test]
+async fn a_kernel_that_does_not_tell_of_its_bonds_leaves_what_it_said_last() {
+    let host = Host::new();
+    let bonding = host.dir.path().join("proc/net/bonding");
+    std::fs::create_dir_all(&bonding).unwrap();
+    let text = "Bonding Mode: IEEE 802.3ad Dynamic link aggregation\nMII Status: up\n\n\
+                Slave Interface: eno1\nMII Status: up\n\nSlave Interface: eno2\nMII Status: down\n";
+    std::fs::write(bonding.join("eth1"), text).unwrap();
+    let switch = host.switch().await;
+    let first = switch.snapshot().await.unwrap();
+    let bond = |snapshot: &OvsSnapshot| snapshot.bonds.iter().find(|bond| bond.name == "eth1").cloned();
+    let known = bond(&first).expect("a bond of the kernel's");
+    assert_eq!(known.members.len(), 2);
+    // Somebody waits for the kernel already, and it does not answer.
+    let waiting = Arc::clone(&switch.inner.asking_kernel).acquire_owned().await.unwrap();
+    std::fs::remove_file(bonding.join("eth1")).unwrap();
+    let silent = switch.snapshot().await.unwrap();
+    assert_eq!(bond(&silent), Some(known), "a bond must not look mended, or gone, because nobody could look");
+    drop(waiting);
+    assert_eq!(bond(&switch.snapshot().await.unwrap()), None);
+}

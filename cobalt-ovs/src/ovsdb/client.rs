@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{
     monitor::{Follow, Method, RawUpdate, Updates},
     operation::{self, Operation, Outcome},
-    row::Names,
+    row::{Names, Row},
     schema::Schema,
     task::{Answer, Call, Command, Task},
 };
@@ -148,6 +148,19 @@ impl Ovsdb {
         }
         outcomes.truncate(operations.len());
         Ok(outcomes)
+    }
+
+    /// Selects rows and hands them on one by one, so that they are never all there at once.
+    pub async fn select_each(&self, database: &str, select: &Operation, mut each: impl FnMut(Row)) -> Result<()> {
+        let what = format!("{} of {database}", select.describe());
+        let wrong = |error: serde_json::Error| Error::protocol(what.clone(), error.to_string());
+        let params = serde_json::to_vec(&(database, select)).map_err(wrong)?;
+        let reply = self.call("transact", params, what.clone(), None).await?;
+        let answers = operation::outcomes_to(&reply, &mut each).map_err(wrong)?;
+        match answers.into_iter().find_map(|answer| Some((answer.error?, answer.details))) {
+            Some((error, details)) => Err(Error::refused(what, error, details)),
+            None => Ok(()),
+        }
     }
 
     /// Carries out operations that are JSON already, and gives the outcomes as JSON.

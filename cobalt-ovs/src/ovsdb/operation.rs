@@ -337,18 +337,27 @@ pub(super) struct RawOutcome {
 /// Reads the answer to a transaction: a list as long as the transaction, or longer by an error at commit, or with
 /// `null` for what was not tried any more.
 pub(super) fn outcomes(json: &[u8]) -> Result<Vec<RawOutcome>, serde_json::Error> {
-    struct List;
+    read(json, None)
+}
 
-    impl<'de> Visitor<'de> for List {
+/// The same, where the rows go to somebody who takes them one by one.
+pub(super) fn outcomes_to(json: &[u8], each: &mut dyn FnMut(Row)) -> Result<Vec<RawOutcome>, serde_json::Error> {
+    read(json, Some(each))
+}
+
+fn read(json: &[u8], each: Option<&mut dyn FnMut(Row)>) -> Result<Vec<RawOutcome>, serde_json::Error> {
+    struct List<'a>(Option<&'a mut dyn FnMut(Row)>);
+
+    impl<'de> Visitor<'de> for List<'_> {
         type Value = Vec<RawOutcome>;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("a list of outcomes")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self::Value, A::Error> {
             let (mut names, mut all) = (Names::default(), Vec::new());
-            while let Some(one) = seq.next_element_seed(OutcomeSeed(&mut names))? {
+            while let Some(one) = seq.next_element_seed(OutcomeSeed(&mut names, &mut self.0))? {
                 all.push(one);
             }
             Ok(all)
@@ -356,14 +365,14 @@ pub(super) fn outcomes(json: &[u8]) -> Result<Vec<RawOutcome>, serde_json::Error
     }
 
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let all = deserializer.deserialize_seq(List)?;
+    let all = deserializer.deserialize_seq(List(each))?;
     deserializer.end()?;
     Ok(all)
 }
 
-struct OutcomeSeed<'a>(&'a mut Names);
+struct OutcomeSeed<'a, 'b, 'c>(&'a mut Names, &'b mut Option<&'c mut dyn FnMut(Row)>);
 
-impl<'de> DeserializeSeed<'de> for OutcomeSeed<'_> {
+impl<'de> DeserializeSeed<'de> for OutcomeSeed<'_, '_, '_> {
     type Value = RawOutcome;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawOutcome, D::Error> {
@@ -371,7 +380,7 @@ impl<'de> DeserializeSeed<'de> for OutcomeSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for OutcomeSeed<'_> {
+impl<'de> Visitor<'de> for OutcomeSeed<'_, '_, '_> {
     type Value = RawOutcome;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -397,7 +406,15 @@ impl<'de> Visitor<'de> for OutcomeSeed<'_> {
         let mut found = RawOutcome::default();
         while let Some(member) = map.next_key()? {
             match member {
-                Member::Rows => found.outcome.rows = map.next_value_seed(RowsSeed(self.0))?,
+                Member::Rows => {
+                    let rows = &mut found.outcome.rows;
+                    let mut keep = |row| rows.push(row);
+                    let each: &mut dyn FnMut(Row) = match self.1 {
+                        Some(each) => each,
+                        None => &mut keep,
+                    };
+                    map.next_value_seed(RowsSeed(self.0, each))?;
+                }
                 Member::Count => found.outcome.count = map.next_value()?,
                 Member::Uuid => {
                     found.outcome.uuid = map.next_value::<Datum>()?.as_atom().and_then(super::Atom::as_uuid);

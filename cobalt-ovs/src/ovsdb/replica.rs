@@ -112,6 +112,9 @@ impl Drop for TaskGuard {
 struct State {
     tables: Tables,
     follow: Follow,
+    /// Goes up whenever other rows are wanted, and which of them the copy has.
+    wanted: u64,
+    followed: u64,
     client: Option<Ovsdb>,
     /// The last transaction that is in the tables, where the server numbers them.
     transaction: Option<Uuid>,
@@ -162,6 +165,8 @@ impl Replica {
         let state = State {
             tables: Tables::default(),
             follow,
+            wanted: 0,
+            followed: 0,
             client: None,
             transaction: None,
             report: ReplicaState {
@@ -190,6 +195,15 @@ impl Replica {
     /// Looks at the rows. Whatever waits for the lock waits for `look`: be short.
     pub fn read<T>(&self, look: impl FnOnce(&Tables) -> T) -> T {
         self.shared.state(|state| look(&state.tables))
+    }
+
+    /// The same, if these are the rows of a table that are followed; `None` if somebody has asked for others since, or
+    /// they are not there yet.
+    pub fn read_followed<T>(&self, table: &str, clauses: &[Clause], look: impl FnOnce(&Tables) -> T) -> Option<T> {
+        self.shared.state(|state| {
+            let followed = state.follow.tables.get(table).is_none_or(|known| known.clauses == clauses);
+            (followed && state.wanted == state.followed).then(|| look(&state.tables))
+        })
     }
 
     /// How the connection fares.
@@ -228,16 +242,19 @@ impl Replica {
     ///
     /// Without a connection it fails, and the next connection begins with the new conditions.
     pub async fn follow_rows(&self, table: &str, clauses: Vec<Clause>) -> Result<()> {
-        let changed = self.shared.state(|state| match state.follow.tables.get_mut(table) {
-            Some(followed) if followed.clauses != clauses => {
-                followed.clauses = clauses;
+        let there = self.shared.state(|state| {
+            if let Some(known) = state.follow.tables.get_mut(table)
+                && known.clauses != clauses
+            {
+                known.clauses = clauses;
+                state.wanted += 1;
                 // Rows that the old conditions left out are no news to the server.
                 state.transaction = None;
-                true
             }
-            _ => false,
+            // Somebody else may have asked for the same a moment ago, and still wait for it.
+            state.wanted == state.followed
         });
-        if !changed {
+        if there {
             return Ok(());
         }
         let (done, answer) = oneshot::channel();

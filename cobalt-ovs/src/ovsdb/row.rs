@@ -164,29 +164,28 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
     }
 }
 
-/// Reads a list of rows.
-pub(super) struct RowsSeed<'a>(pub(super) &'a mut Names);
+/// Reads a list of rows and hands them on one by one: whoever wants a little of each need not have all at once.
+pub(super) struct RowsSeed<'a, 'b>(pub(super) &'a mut Names, pub(super) &'b mut dyn FnMut(Row));
 
-impl<'de> DeserializeSeed<'de> for RowsSeed<'_> {
-    type Value = Vec<Row>;
+impl<'de> DeserializeSeed<'de> for RowsSeed<'_, '_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<Row>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
-impl<'de> Visitor<'de> for RowsSeed<'_> {
-    type Value = Vec<Row>;
+impl<'de> Visitor<'de> for RowsSeed<'_, '_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of rows")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Row>, A::Error> {
-        let mut rows = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some(row) = seq.next_element_seed(RowSeed(self.0))? {
-            rows.push(row);
+            (self.1)(row);
         }
-        Ok(rows)
+        Ok(())
     }
 }

@@ -359,6 +359,28 @@ mod replica {
     }
 
     #[tokio::test]
+    async fn a_second_caller_for_the_same_rows_waits_for_them_as_the_first_does() {
+        let server = OvsdbServer::southbound();
+        server.insert("Port_Binding", Row::new().with("logical_port", "vm1"));
+        let follow = Follow::new("OVN_Southbound").clauses("Port_Binding", ["logical_port"], [Clause::Never]);
+        let remote = server.listen_tcp().await.unwrap();
+        let replica = Replica::connect(vec![remote], follow, replica_options()).await.unwrap();
+        let wanted = || vec![Clause::Where(Condition::equal("logical_port", "vm1"))];
+        // Nothing else runs between the two: the first has asked, and the server has not even heard of it.
+        let mut first = std::pin::pin!(replica.follow_rows("Port_Binding", wanted()));
+        assert!(futures::poll!(&mut first).is_pending());
+        let mut second = std::pin::pin!(replica.follow_rows("Port_Binding", wanted()));
+        assert!(futures::poll!(&mut second).is_pending(), "the rows are not there yet");
+        assert_eq!(replica.read_followed("Port_Binding", &wanted(), |_| ()), None);
+        let (first, second) = timeout(LIMIT, async { tokio::join!(first, second) }).await.unwrap();
+        first.and(second).unwrap();
+        assert_eq!(server.requests("monitor_cond_change").len(), 1, "one question is enough for both");
+        let ports = replica.read_followed("Port_Binding", &wanted(), |tables| tables.rows("Port_Binding").count());
+        assert_eq!(ports, Some(1));
+        assert_eq!(replica.read_followed("Port_Binding", &[Clause::Never], |_| ()), None, "others are followed");
+    }
+
+    #[tokio::test]
     async fn a_reader_that_is_slow_is_told_what_it_lost() {
         let server = OvsdbServer::switch();
         let remote = server.listen_tcp().await.unwrap();

@@ -107,6 +107,13 @@ fn a_datapath_counts() {
 }
 
 #[test]
+fn the_threads_of_a_switch_are_told_as_it_tells_them() {
+    let [main] = &pmds(recorded!("pmd"))[..] else { panic!("not one thread") };
+    assert_eq!((main.thread.as_str(), main.received, main.megaflow_hits), ("main", Some(12), Some(3)));
+    assert_eq!((main.upcalls, main.failed_upcalls, main.idle_cycles), (Some(12), Some(0), None));
+}
+
+#[test]
 fn a_learned_address_is_told_with_the_ports_name() {
     let entries = fdb(recorded!("fdb"), "br-ex", &numbers());
     assert!(!entries.is_empty());
@@ -262,7 +269,7 @@ fn read_all(text: &str) {
     let ports = ports(text);
     let _ = (version(text), connected(text), bindings(text), bonds(text), lacp(text));
     let _ = (datapaths(text), upcalls(text), fdb(text, "br-int", &ports), coverage(text), super::memory(text));
-    let _ = trace(text, &ports);
+    let _ = (trace(text, &ports), pmds(text));
 }
 
 proptest! {

@@ -87,3 +87,17 @@ fn whatever_a_result_is_it_is_text() {
     assert_eq!(read(r#"{"id":0,"error":"no"}"#).unwrap(), Err("no".into()));
     assert!(read(r#"{"method":"echo","params":[]}"#).is_err());
 }
+
+#[tokio::test]
+async fn a_socket_that_cannot_be_used_is_not_called_a_daemon_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    // A file is no socket, and connecting to it is refused like to one that is dead; a name that is too long for a socket
+    // is neither.
+    let long = dir.path().join("x".repeat(120));
+    std::fs::create_dir(&long).unwrap();
+    let Daemon::Inaccessible { why } = daemon(&long).daemon().await else { panic!("not inaccessible") };
+    assert!(!why.is_empty());
+    let error = daemon(&long).call("version", &[]).await.unwrap_err();
+    assert_eq!(error.category(), "socket");
+    assert!(error.to_string().contains("version of ovs-vswitchd: cannot use the socket"), "{error}");
+}

@@ -67,9 +67,11 @@ async fn a_southbound_database_that_is_gone_or_hangs_is_seen() {
     node.start(Daemon::Southbound).unwrap();
     seen(&switch, "the return", |found| controller(found).southbound_connected && controller(found).lag == Some(0))
         .await;
-    // The controller calls itself connected to one that hangs; a snapshot does not hang with it.
+    // The controller calls itself connected to one that hangs; a snapshot does not hang with it, and asks it.
     node.freeze(Daemon::Southbound).unwrap();
-    tokio::time::timeout(LIMIT, switch.snapshot()).await.unwrap().unwrap();
+    let hung = tokio::time::timeout(LIMIT, switch.snapshot()).await.unwrap().unwrap();
+    assert!(controller(&hung).southbound_connected, "{hung:?}");
+    assert_eq!(controller(&hung).southbound_responsive, Some(false));
     node.thaw(Daemon::Southbound).unwrap();
     seen(&switch, "the return", |found| controller(found).lag == Some(0)).await;
 }
@@ -109,4 +111,30 @@ async fn a_database_that_dies_leaves_what_was_known_and_its_return_is_told() {
         found.interfaces.iter().any(|interface| interface.name == "tap-after")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_connections_are_not_taken_for_the_controllers() {
+    let Some(node) = own("our_own_connections_are_not_taken_for_the_controllers") else { return };
+    let switch = switch(&node).await;
+    // Somebody reads flows, slowly, and others look at the same time.
+    let mut flows = switch.flows("br-int", None).await.unwrap();
+    flows.next().await.unwrap().unwrap();
+    let together = async || {
+        let all = futures::future::join_all((0..6).map(|_| switch.snapshot())).await;
+        all.into_iter().map(|found| controller(&found.unwrap()).openflow_connected).collect::<Vec<_>>()
+    };
+    for _ in 0..5 {
+        let said = together().await;
+        assert!(said.iter().all(|connected| *connected != Some(false)), "{said:?}");
+    }
+    node.kill(Daemon::Controller).unwrap();
+    seen(&switch, "its loss", |found| controller(found).openflow_connected == Some(false)).await;
+    for _ in 0..5 {
+        let said = together().await;
+        assert!(said.iter().all(|connected| *connected != Some(true)), "those are ours: {said:?}");
+    }
+    // Alone, with a stream of flows still open, it can be told.
+    seen(&switch, "its loss", |found| controller(found).openflow_connected == Some(false)).await;
+    drop(flows);
 }

@@ -8,6 +8,7 @@ mod contract;
 mod daemons;
 mod database;
 mod flows;
+mod mirror;
 mod openflow;
 mod packets;
 mod ports;

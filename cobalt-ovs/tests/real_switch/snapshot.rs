@@ -88,6 +88,8 @@ async fn counters_and_learned_addresses_are_those_of_the_switch() {
     let counters = tokio::time::timeout(LIMIT, counted).await.expect("events of the switch");
     let datapath = counters.datapaths.values().next().expect("a datapath");
     assert!(datapath.hit + datapath.missed > 0, "{counters:?}");
+    assert!(datapath.flow_limit.is_some_and(|limit| limit > 0) && datapath.dump.is_some(), "{datapath:?}");
+    assert!(counters.pmds.iter().any(|pmd| pmd.thread == "main" && pmd.received > Some(0)), "{:?}", counters.pmds);
     assert!(counters.memory["ovs-vswitchd"].get("ports").is_some_and(|ports| *ports > 0), "{:?}", counters.memory);
     let found = seen(&switch, "packets of the guest", |found| {
         interface(found, "tap-vm1").statistics.get("rx_packets").is_some_and(|packets| *packets >= 3)

@@ -11,8 +11,8 @@ use cobalt_core::{
     ids::HostName,
     ovs::{
         Binding, Bond, BondKind, BondMember, Bridge, CaptureRequest, Controller, Daemon, DatapathCounters, FdbEntry,
-        Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, Trace,
-        TraceRequest, TraceStep, Verdict,
+        Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, PmdCounters,
+        Trace, TraceRequest, TraceStep, Verdict,
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -146,6 +146,7 @@ fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interface {
         name: name.to_owned(),
         bridge: bridge.to_owned(),
         role,
+        admin_up: Some(true),
         link_up: Some(true),
         speed_bps: None,
         bond: None,
@@ -378,6 +379,8 @@ impl OvsInspector for SimSwitch {
                         southbound_connected: switch.controller == DaemonState::Running
                             && !switch.southbound_lost
                             && !host.partitioned,
+                        // By ssl the controller finds out by itself.
+                        southbound_responsive: None,
                         southbound: Some("ssl:[fd00::10]:6642".into()),
                         chassis_id: Some(host.name.to_string()),
                         // Who is connected to it the switch tells; a controller that hangs keeps its connection.
@@ -480,8 +483,18 @@ impl OvsInspector for SimSwitch {
                 if host.switch.vswitchd == DaemonState::Running {
                     let packets = |port: &Interface| port.statistics.get("rx_packets").copied().unwrap_or(0);
                     let hit = interfaces(state, host).iter().map(packets).sum();
-                    let datapath = DatapathCounters { hit, missed: hit / 100, lost: 0, flows: 8 };
+                    let datapath = DatapathCounters {
+                        hit,
+                        missed: hit / 100,
+                        lost: 0,
+                        flows: 8,
+                        flow_limit: Some(200_000),
+                        dump: Some(Duration::from_millis(1)),
+                    };
                     counters.datapaths.insert("ovs-system".into(), datapath);
+                    let received = Some(hit);
+                    let main = PmdCounters { thread: "main".into(), received, ..PmdCounters::default() };
+                    counters.pmds.push(main);
                 }
                 let daemons = [
                     ("ovs-vswitchd", host.switch.vswitchd),

@@ -21,20 +21,24 @@ pub enum OvsError {
         cause: Box<kube::Error>,
     },
     /// There is no OVSNode.
-    #[error("there is no OVSNode {node} {place}: does an OVS agent run on that host?")]
+    #[error("there is no OVSNode {node} in namespace {namespace}: does an OVS agent run on that host?")]
     NoNode {
         /// The name.
         node: String,
         /// Where it was looked for.
-        place: String,
+        namespace: String,
     },
-    /// There are several.
-    #[error("there are OVSNodes {node} in several namespaces ({namespaces}): choose one with --namespace")]
-    SeveralNodes {
+    /// There is none where agents publish, but elsewhere.
+    #[error(
+        "there is no OVSNode {node} in namespace {namespace}, only in {others}: if you trust what is published there, choose it with --namespace"
+    )]
+    NodeElsewhere {
         /// The name.
         node: String,
-        /// The namespaces.
-        namespaces: String,
+        /// Where it was looked for.
+        namespace: String,
+        /// Where there are some.
+        others: String,
     },
     /// The agent answers no questions.
     #[error(
@@ -56,11 +60,13 @@ pub enum OvsError {
     },
     /// The person has no token.
     #[error(
-        "your kubeconfig has {what} and no token, which is what agents check: use --as-service-account NAMESPACE/NAME to ask with a token of a service account (you need the right to create serviceaccounts/token), or a context with a token"
+        "your kubeconfig has {what} and no token, which is what agents check{tried}: use --as-service-account NAMESPACE/NAME to ask with a token of a service account (you need the right to create serviceaccounts/token), or a context with a token"
     )]
     NoToken {
         /// What there is instead.
         what: &'static str,
+        /// What was tried, if anything.
+        tried: String,
     },
     /// The agent takes only tokens that are made for it, and the person's own is not to be shown to it.
     #[error(

@@ -10,6 +10,9 @@ use kube::{Api, Client, Config, ResourceExt, api::ListParams};
 
 use super::{OvsError, Place};
 
+/// Where agents publish by default.
+const NAMESPACE: &str = "ovn-system";
+
 /// A way to the Kubernetes API, and how it is configured.
 pub(super) struct Cluster {
     pub(super) client: Client,
@@ -23,23 +26,36 @@ impl Cluster {
         Ok(Self { client: connection.client, config })
     }
 
-    /// The OVSNode that is meant: in the namespace that was named, or in the only one that has it.
+    /// The OVSNode that is meant: in the namespace that was named, or in that of the agents.
+    ///
+    /// Nowhere else. An OVSNode says where a token is sent to and who vouches for the place, so one that somebody put into
+    /// a namespace of their own must not be taken for the host's.
     pub(super) async fn node(&self, place: &Place) -> Result<OVSNode, OvsError> {
         let node = place.node.clone().unwrap_or_default();
-        let failed = |cause| OvsError::Cluster { what: format!("look for OVSNode {node}"), cause: Box::new(cause) };
-        if let Some(namespace) = &place.namespace {
-            let api: Api<OVSNode> = Api::namespaced(self.client.clone(), namespace);
-            let found = api.get_opt(&node).await.map_err(failed)?;
-            return found.ok_or(OvsError::NoNode { node, place: format!("in namespace {namespace}") });
+        let namespace = place.namespace.as_deref().unwrap_or(NAMESPACE);
+        let api: Api<OVSNode> = Api::namespaced(self.client.clone(), namespace);
+        let found = api.get_opt(&node).await.map_err(|cause| {
+            let what = format!("look for OVSNode {node} in namespace {namespace}");
+            OvsError::Cluster { what, cause: Box::new(cause) }
+        })?;
+        if let Some(found) = found {
+            return Ok(found);
         }
+        let others = if place.namespace.is_none() { self.elsewhere(&node).await } else { Vec::new() };
+        let namespace = namespace.to_owned();
+        Err(match others[..] {
+            [] => OvsError::NoNode { node, namespace },
+            _ => OvsError::NodeElsewhere { node, namespace, others: others.join(", ") },
+        })
+    }
+
+    /// Other namespaces with an OVSNode of that name, to say so; none if this person may not look.
+    async fn elsewhere(&self, node: &str) -> Vec<String> {
         let api: Api<OVSNode> = Api::all(self.client.clone());
         let named = ListParams::default().fields(&format!("metadata.name={node}"));
-        let mut found = api.list(&named).await.map_err(failed)?.items;
-        if found.len() > 1 {
-            let mut namespaces: Vec<String> = found.iter().filter_map(ResourceExt::namespace).collect();
-            namespaces.sort();
-            return Err(OvsError::SeveralNodes { node, namespaces: namespaces.join(", ") });
-        }
-        found.pop().ok_or(OvsError::NoNode { node, place: "in any namespace".into() })
+        let found = api.list(&named).await.map(|list| list.items).unwrap_or_default();
+        let mut namespaces: Vec<String> = found.iter().filter_map(ResourceExt::namespace).collect();
+        namespaces.sort();
+        namespaces
     }
 }

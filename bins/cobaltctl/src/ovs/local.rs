@@ -3,19 +3,24 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use cobalt_core::{
-    agent::ovs::{
-        Config,
-        endpoints::{
-            diagnose, resolve,
-            wire::{CaptureQuestion, Diagnosis, Port, PortAnswer, TraceAnswer, TraceQuestion},
+    agent::{
+        Section,
+        ovs::{
+            Config,
+            endpoints::{
+                diagnose, resolve,
+                wire::{CaptureQuestion, Diagnosis, Port, PortAnswer, TraceAnswer, TraceQuestion},
+            },
+            look_for_stale_flows,
+            memory::Memory,
+            once,
         },
-        once,
     },
     api::OVSNode,
     ovs::{CaptureRequest, OvsInspector, OvsSnapshot},
     runtime::clock::Clock,
 };
-use cobalt_ovs::{OvsOptions, OvsSwitch};
+use cobalt_ovs::{OvsOptions, OvsSwitch, Southbound};
 use futures::StreamExt;
 use hyper::body::Bytes;
 use tokio::time::timeout;
@@ -47,14 +52,21 @@ const OWNER: &str = "cobaltctl";
 /// How long the removal of a mirror may take when a capture is over.
 const TIDYING: Duration = Duration::from_secs(5);
 
-async fn open(place: &Place) -> Result<OvsSwitch, OvsError> {
-    let options =
-        OvsOptions::new().run_dir(&place.sockets.ovs_run_dir).ovn_run_dir(&place.sockets.ovn_run_dir).owner(OWNER);
+async fn open(place: &Place, southbound: Southbound) -> Result<OvsSwitch, OvsError> {
+    let options = OvsOptions::new()
+        .southbound(southbound)
+        .run_dir(&place.sockets.ovs_run_dir)
+        .ovn_run_dir(&place.sockets.ovn_run_dir)
+        .owner(OWNER);
     OvsSwitch::connect(options).await.map_err(failed)
 }
 
 async fn look(place: &Place) -> Result<(OvsSwitch, OvsSnapshot), OvsError> {
-    let switch = open(place).await?;
+    look_with(place, Southbound::None).await
+}
+
+async fn look_with(place: &Place, southbound: Southbound) -> Result<(OvsSwitch, OvsSnapshot), OvsError> {
+    let switch = open(place, southbound).await?;
     let late = || OvsError::Timeout { what: "look at the switch of this machine".into(), limit: place.timeout };
     let seen = timeout(place.timeout, switch.snapshot()).await.map_err(|_| late())?;
     Ok((switch, seen.map_err(failed)?))
@@ -62,7 +74,13 @@ async fn look(place: &Place) -> Result<(OvsSwitch, OvsSnapshot), OvsError> {
 
 pub(super) async fn status(place: &Place) -> Result<OVSNode, OvsError> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map_err(failed)?;
-    let seen = once(Arc::new(open(place).await?), &Config::new(name.trim()), &Clock::system(), place.timeout).await;
+    let seen = once(
+        Arc::new(open(place, Southbound::None).await?),
+        &Config::new(name.trim()),
+        &Clock::system(),
+        place.timeout,
+    )
+    .await;
     if let Some(why) = seen.disconnected {
         return Err(failed(why));
     }
@@ -71,15 +89,31 @@ pub(super) async fn status(place: &Place) -> Result<OVSNode, OvsError> {
     Ok(node)
 }
 
-pub(super) async fn doctor(place: &Place) -> Result<Diagnosis, OvsError> {
-    let (_, snapshot) = look(place).await?;
-    Ok(diagnose::switch(&snapshot))
+/// What is wrong; also which flows are stale, where somebody asks and the southbound database can be read without
+/// certificates.
+pub(super) async fn doctor(place: &Place, stale_flows: bool) -> Result<Diagnosis, OvsError> {
+    let config = Config::new("this machine");
+    if !stale_flows {
+        let (_, snapshot) = look(place).await?;
+        return Ok(diagnose::switch(&snapshot, &Memory::default(), &config));
+    }
+    let (switch, _) = look_with(place, Southbound::AsController).await?;
+    let found = look_for_stale_flows(&switch, &config.integration_bridge).await;
+    match &found {
+        Section::Failed(why) => eprintln!("nobody can tell which flows are stale: {why}"),
+        Section::NotOffered => eprintln!("nobody can tell which flows are stale without the southbound database"),
+        Section::Known(_) | Section::NotYet => {}
+    }
+    let late = || OvsError::Timeout { what: "look at the switch of this machine".into(), limit: place.timeout };
+    let seen = timeout(place.timeout, switch.snapshot()).await.map_err(|_| late())?.map_err(failed)?;
+    Ok(diagnose::switch(&seen, &Memory::of_stale_flows(found), &config))
 }
 
 pub(super) async fn port(place: &Place, name: &str) -> Result<PortAnswer, OvsError> {
     let (_, snapshot) = look(place).await?;
     let port = resolve::port(&snapshot, "port", name)?;
-    Ok(PortAnswer { port: Port::from(port), diagnosis: diagnose::port(&snapshot, port) })
+    let diagnosis = diagnose::port(&snapshot, port, &Memory::default(), &Config::new("this machine"));
+    Ok(PortAnswer { port: Port::from(port), diagnosis })
 }
 
 pub(super) async fn trace(place: &Place, question: &TraceQuestion) -> Result<TraceAnswer, OvsError> {

@@ -14,6 +14,7 @@ mod http;
 mod local;
 mod print;
 mod reach;
+mod stale;
 mod token;
 
 use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
@@ -82,7 +83,7 @@ pub struct Place {
     #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Output,
 
-    /// Namespace of the OVSNode [default: the one in which there is an OVSNode of that name]
+    /// Namespace of the OVSNode, which is that of the agents [default: ovn-system]
     #[arg(long, short, value_name = "NAMESPACE", help_heading = "Agent")]
     pub namespace: Option<String>,
 
@@ -90,7 +91,8 @@ pub struct Place {
     #[arg(long, value_enum, default_value_t, value_name = "WAY", help_heading = "Agent")]
     pub via: Via,
 
-    /// Ask with a token of this service account instead of your own; you need the right to request one
+    /// Ask with a token of this service account instead of your own; you need the right to request one [default for a
+    /// kubeconfig with a client certificate, which has no token: ovs-troubleshooter in the OVSNode's namespace]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = token::account, help_heading = "Agent")]
     pub as_service_account: Option<token::Account>,
 
@@ -285,6 +287,10 @@ pub struct Doctor {
     /// One port instead, or the VM or logical port behind it
     #[arg(long, short, value_name = "PORT")]
     pub port: Option<String>,
+
+    /// Have the host look for stale flows first, which takes a dump of its flows and up to a few minutes
+    #[arg(long)]
+    pub stale_flows: bool,
 }
 
 /// How an answer ends the program.
@@ -365,10 +371,19 @@ async fn trace(args: Trace) -> Ending {
 
 async fn doctor(args: Doctor) -> Ending {
     let place = &args.place;
+    if args.stale_flows && !place.local {
+        let looked = stale::look(&agent(place).await?).await?;
+        if let Some(why) = &looked.unknown {
+            eprintln!("nobody can tell which flows are stale: {why}");
+        }
+    }
     let (diagnosis, text) = match &args.port {
         None => {
-            let answer: Diagnosis =
-                if place.local { local::doctor(place).await? } else { agent(place).await?.get("/v1/doctor").await? };
+            let answer: Diagnosis = if place.local {
+                local::doctor(place, args.stale_flows).await?
+            } else {
+                agent(place).await?.get("/v1/doctor").await?
+            };
             let text = if place.output == Output::Json { print::json(&answer)? } else { print::diagnosis(&answer) };
             (answer, text)
         }

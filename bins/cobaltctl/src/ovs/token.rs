@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     core::v1::ServiceAccount,
 };
 use kube::{
-    Api, Config,
+    Api, Config, ResourceExt,
     api::PostParams,
     client::{Body, ConfigExt},
 };
@@ -17,6 +17,11 @@ use super::{OvsError, Place, find::Cluster};
 
 /// As short as Kubernetes makes them: it is used at once.
 const SECONDS: i64 = 600;
+
+/// The service account, in the namespace of the OVSNode, whose token people with a client certificate ask with.
+const TROUBLESHOOTER: &str = "ovs-troubleshooter";
+/// What such people have.
+const CERTIFICATE: &str = "a client certificate";
 
 /// A service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +55,28 @@ pub(super) async fn get(cluster: &Cluster, place: &Place, node: &OVSNode) -> Res
         Some(account) => requested(cluster, account, node).await,
         // Whoever set an audience does not want agents to see tokens that are good for the whole API server.
         None if audience(node).is_some() => Err(OvsError::OwnToken),
-        None => own(&cluster.config).await,
+        None => match own(&cluster.config).await {
+            Err(OvsError::NoToken { what: CERTIFICATE, .. }) => instead(cluster, node).await,
+            own => own,
+        },
+    }
+}
+
+/// A token for somebody who has a certificate: of the service account that is there for this, if they may request one.
+async fn instead(cluster: &Cluster, node: &OVSNode) -> Result<Token, OvsError> {
+    let account = Account { namespace: node.namespace().unwrap_or_default(), name: TROUBLESHOOTER.to_owned() };
+    let Account { namespace, name } = &account;
+    match requested(cluster, &account, node).await {
+        Ok(token) => {
+            eprintln!("your kubeconfig has {CERTIFICATE} and no token: asking as service account {namespace}/{name}");
+            Ok(token)
+        }
+        Err(OvsError::Cluster { cause, .. }) if matches!(&*cause, kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404)) =>
+        {
+            let tried = format!(", and none could be requested of service account {namespace}/{name} ({cause})");
+            Err(OvsError::NoToken { what: CERTIFICATE, tried })
+        }
+        Err(other) => Err(other),
     }
 }
 
@@ -61,8 +87,8 @@ async fn own(config: &Config) -> Result<Token, OvsError> {
         let certificate = config.auth_info.client_certificate.is_some()
             || config.auth_info.client_certificate_data.is_some()
             || config.auth_info.exec.is_some();
-        let what = if certificate { "a client certificate" } else { "no credentials" };
-        return Err(OvsError::NoToken { what });
+        let what = if certificate { CERTIFICATE } else { "no credentials" };
+        return Err(OvsError::NoToken { what, tried: String::new() });
     };
     // The layer puts the header on a request; this one goes nowhere, and comes back with it.
     let echo = service_fn(|request: Request<Body>| async move {
@@ -75,7 +101,9 @@ async fn own(config: &Config) -> Result<Token, OvsError> {
     let answered = layer.layer(echo).oneshot(Request::new(Body::empty())).await.map_err(OvsError::Token)?;
     let header = answered.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = header.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim).filter(|token| !token.is_empty());
-    token.map(|token| Token(token.to_owned())).ok_or(OvsError::NoToken { what: "a user name and a password" })
+    token
+        .map(|token| Token(token.to_owned()))
+        .ok_or_else(|| OvsError::NoToken { what: "a user name and a password", tried: String::new() })
 }
 
 /// Whom a token for this agent must be made for, if it cares.

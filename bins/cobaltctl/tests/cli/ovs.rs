@@ -4,7 +4,10 @@ use std::{process::Command, sync::Arc};
 
 use cobalt_apiserver::{ApiServer, Identity};
 use cobalt_core::{
-    agent::ovs::endpoints::{Endpoints, TlsSource},
+    agent::ovs::{
+        Config, OvsAgent,
+        endpoints::{Endpoints, TlsSource},
+    },
     api::{OVSNode, Troubleshooting, crd},
     ovs::OvsInspector,
     runtime::{shutdown::Shutdown, watch::ObjectKey},
@@ -19,6 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     PROGRAM,
+    forward::Forwarding,
     testing::{LIMIT, Running, Said, Scratch, command, run},
 };
 
@@ -96,7 +100,11 @@ impl Served {
         let taps = taps.collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let object = ObjectKey::namespaced(NAMESPACE, &node);
-        let endpoints = Endpoints::new(Client::new(server.service("agent"), "default"), object, Arc::new(switch))
+        let switch: Arc<dyn OvsInspector> = Arc::new(switch);
+        let config = Config { stale_flows: None, ..Config::new(&node) };
+        let agent = OvsAgent::new(Client::new(server.service("agent"), "default"), config, switch.clone());
+        let endpoints = Endpoints::new(Client::new(server.service("agent"), "default"), object, switch)
+            .demand(agent.demand())
             .tls(TlsSource::SelfSigned(vec![node.clone()]));
         let mut published = endpoints.published();
         tokio::spawn(endpoints.serve(listener, [127, 0, 0, 1].into(), stop.clone()));
@@ -111,6 +119,8 @@ impl Served {
         let told = tokio::time::timeout(LIMIT, told).await.unwrap();
         let served = Self { region, admin, node, taps, address, server, scratch: Scratch::new(), stop };
         served.publish(&told).await;
+        // It publishes nothing here, as there is no Node; it looks for stale flows.
+        tokio::spawn(agent.run(served.stop.clone()));
         served
     }
 
@@ -126,17 +136,16 @@ impl Served {
         nodes.patch_status(&self.node, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     }
 
-    fn command(&self, token: &str, args: &[&str]) -> Command {
-        let text = self.server.kubeconfig_with_token(self.address, token);
-        let kubeconfig = self.scratch.file(&format!("kubeconfig-{token}"), &text);
-        let mut command = command(PROGRAM);
-        command.arg("ovs").args(args).args(["--kubeconfig", &kubeconfig]);
-        command
-    }
-
     /// Runs the program off the threads that serve it.
     async fn run(&self, token: &str, args: &[&str]) -> Said {
-        let mut command = self.command(token, args);
+        self.run_with(&self.server.kubeconfig_with_token(self.address, token), args).await
+    }
+
+    /// The same with a kubeconfig of one's own.
+    async fn run_with(&self, kubeconfig: &str, args: &[&str]) -> Said {
+        let kubeconfig = self.scratch.file("kubeconfig", kubeconfig);
+        let mut command: Command = command(PROGRAM);
+        command.arg("ovs").args(args).args(["--kubeconfig", &kubeconfig]);
         tokio::task::spawn_blocking(move || {
             let mut running = Running::start(&mut command);
             let code = running.wait().code();
@@ -194,7 +203,7 @@ async fn the_doctor_is_read_by_people_and_by_scripts() {
     served.region.world().switch_fault(&host, SwitchFault::Lacp(false)).unwrap();
     let said = served.run("alices-token", &["doctor", &served.node]).await;
     assert_eq!(said.code, Some(3), "{said:?}");
-    for word in ["CRITICAL  BondDown bond0", "→ look at the members", "WARNING  LacpPartnerSilent eth1"] {
+    for word in ["CRITICAL  BondDown bond0", "→ no link: check cables", "eth1: the partner is silent"] {
         assert!(said.out.contains(word), "{word}: {}", said.out);
     }
     let said = served.run("alices-token", &["doctor", &served.node, "--port", &served.taps[0]]).await;
@@ -282,4 +291,96 @@ fn without_a_switch_on_this_machine_that_is_what_is_said() {
     assert!(!said.err.contains("panicked"), "{said:?}");
     assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.out.contains("DaemonAbsent ovs-vswitchd"), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_route_the_way_is_a_port_forward_to_the_agents_pod() {
+    let served = Served::new().await;
+    let forwarding = Forwarding::before(served.address).await;
+    let kubeconfig = served.server.kubeconfig_with_token(forwarding.address, "alices-token");
+    let said = served.run_with(&kubeconfig, &["doctor", &served.node, "--via", "port-forward"]).await;
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "nothing is wrong with the switch\n"), "{said:?}");
+    let asked = forwarding.asked();
+    let [pods, forward] = &asked[..] else { panic!("{asked:?}") };
+    for word in ["/namespaces/ovn-system/pods?", "labelSelector=app%3Dovs-agent", "fieldSelector=spec.nodeName%3D"] {
+        assert!(pods.contains(word), "{word} in {pods}");
+    }
+    assert!(forward.contains("/pods/agent-new/portforward?"), "the one that runs: {forward}");
+
+    // The same by itself, where nobody listens at the host's address. The other end of the forward is the agent.
+    let nodes: Api<OVSNode> = Api::namespaced(served.admin.clone(), NAMESPACE);
+    let told = nodes.get(&served.node).await.unwrap().status.unwrap().troubleshooting.unwrap();
+    let elsewhere = told.url.replace("127.0.0.1", "127.0.0.77");
+    served.publish(&Troubleshooting { url: elsewhere, ..told }).await;
+    let file = served.scratch.path("forwarded.pcap").display().to_string();
+    let args = ["capture", &served.node, "--port", &served.taps[0], "--seconds", "3", "-w", &file];
+    let said = served.run_with(&kubeconfig, &args).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("trying a port-forward") && said.err.contains("3 packets, 252 bytes"), "{said:?}");
+    assert_eq!(std::fs::read(&file).unwrap().len(), 252);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ovsnode_in_another_namespace_is_not_taken_for_the_hosts() {
+    let served = Served::new().await;
+    post(&served.admin, "/api/v1/namespaces", &json!({"metadata": {"name": "mallory"}})).await;
+    let body = json!({"apiVersion": "ovs.c5c3.io/v1alpha1", "kind": "OVSNode", "metadata": {"name": "hv-fake"},
+                      "spec": {"nodeRef": {"name": "hv-fake"}}});
+    post(&served.admin, "/apis/ovs.c5c3.io/v1alpha1/namespaces/mallory/ovsnodes", &body).await;
+    let said = served.run("alices-token", &["doctor", "hv-fake"]).await;
+    said.refused(1, &["there is no OVSNode hv-fake in namespace ovn-system", "only in mallory", "--namespace"]);
+    // Whoever names the namespace means it.
+    let said = served.run("alices-token", &["doctor", "hv-fake", "-n", "mallory"]).await;
+    said.refused(1, &["the agent of hv-fake answers no questions"]);
+    // One beside the real one changes nothing.
+    let body = json!({"apiVersion": "ovs.c5c3.io/v1alpha1", "kind": "OVSNode", "metadata": {"name": served.node},
+                      "spec": {"nodeRef": {"name": served.node}}});
+    post(&served.admin, "/apis/ovs.c5c3.io/v1alpha1/namespaces/mallory/ovsnodes", &body).await;
+    let said = served.run("alices-token", &["doctor", &served.node]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn for_somebody_with_a_client_certificate_a_token_is_requested_if_they_may() {
+    let served = Served::new().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["dave".into()]).unwrap().self_signed(&key).unwrap();
+    let path = |name: &str, pem: String| served.scratch.file(name, &pem);
+    // Over plain HTTP the server does not see the certificate, so for it this is nobody.
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": [{"name": "it", "cluster": {"server": format!("http://{}", served.address)}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "dave"}}],
+        "users": [{"name": "dave", "user": {"client-certificate": path("dave.crt", certificate.pem()),
+                                            "client-key": path("dave.key", key.serialize_pem())}}],
+    })
+    .to_string();
+    let anyone = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:anonymous"});
+    let read = json!({"apiGroups": ["ovs.c5c3.io"], "resources": ["ovsnodes"], "verbs": ["get", "list"]});
+    role(&served.admin, "anyone", &json!([read]), &anyone).await;
+    let doctor = ["doctor", served.node.as_str()];
+    let said = served.run_with(&kubeconfig, &doctor).await;
+    said.refused(4, &["a client certificate and no token", "ovn-system/ovs-troubleshooter", "--as-service-account"]);
+    // They may, and there is one.
+    let token = json!({"apiGroups": [""], "resources": ["serviceaccounts/token"],
+                       "resourceNames": ["ovs-troubleshooter"], "verbs": ["create"]});
+    role(&served.admin, "requester", &json!([token]), &anyone).await;
+    let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+    post(&served.admin, &accounts, &json!({"metadata": {"name": "ovs-troubleshooter"}})).await;
+    let account = json!({"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "ovs-troubleshooter"});
+    let diagnose = json!([{"apiGroups": ["ovs.c5c3.io"], "resources": ["ovsnodes/diagnose"], "verbs": ["get"]}]);
+    role(&served.admin, "troubleshooter", &diagnose, &account).await;
+    let said = served.run_with(&kubeconfig, &doctor).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("asking as service account ovn-system/ovs-troubleshooter"), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_has_stale_flows_looked_for() {
+    let served = Served::new().await;
+    let said = served.run("alices-token", &["doctor", &served.node, "--stale-flows"]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("looks for stale flows"), "{said:?}");
+    assert!(!said.err.contains("nobody can tell"), "{said:?}");
+    assert_eq!(said.out, "nothing is wrong with the switch\n");
 }

@@ -78,6 +78,19 @@ async fn a_controller_that_hangs_died_or_lost_its_database_is_reported_until_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_reported_until_it_answers() {
+    const NAME: &str = "a_southbound_database_that_hangs_behind_a_unix_socket_is_reported_until_it_answers";
+    let Some(rig) = Rig::up(NAME).await else { return };
+    assert!(rig.node.ovn_remote().starts_with("unix:"), "{}", rig.node.ovn_remote());
+    rig.node.freeze(Daemon::Southbound).unwrap();
+    let found = rig.broken("SouthboundUnresponsive", "ovn-controller", "OVNControllerConnected").await;
+    // What misleads: the controller itself says that all is well.
+    assert_eq!(found.status.unwrap().ovn_controller.unwrap().connected, Some(true));
+    rig.node.thaw(Daemon::Southbound).unwrap();
+    rig.mended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_was_killed_is_reported_and_followed_again() {
     let Some(rig) = Rig::up("a_database_that_was_killed_is_reported_and_followed_again").await else { return };
     rig.node.kill(Daemon::Database).unwrap();

@@ -8,5 +8,6 @@
 #[path = "../../../testing.rs"]
 mod testing;
 
+mod endpoints;
 mod faults;
 mod rig;

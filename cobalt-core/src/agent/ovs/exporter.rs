@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 pub struct Limits {
     /// Interfaces.
     pub interfaces: usize,
-    /// Bridges, bonds, and members of one bond.
+    /// Bridges, bonds, members of one bond, datapaths, and threads that forward packets.
     pub parts: usize,
     /// Counters of one interface beside those that have families of their own.
     pub statistics: usize,
@@ -156,6 +156,7 @@ impl Exporter {
             });
             dropped("statistic", before - interface.statistics.len());
         }
+        dropped("pmd", shorten(&mut counters.pmds, parts));
         dropped("datapath", crate::agent::exporter::keep(&mut counters.datapaths, parts));
         for daemon in counters.coverage.values_mut().chain(counters.memory.values_mut()) {
             dropped("counter", crate::agent::exporter::keep(daemon, most));

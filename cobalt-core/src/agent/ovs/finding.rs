@@ -38,10 +38,14 @@ pub enum IssueType {
     DatabaseDisconnected,
     /// A daemon has a socket and does not answer.
     DaemonUnresponsive,
+    /// A daemon has a socket that the agent cannot use.
+    DaemonInaccessible,
     /// Nobody listens where a daemon should.
     DaemonAbsent,
     /// ovn-controller is not connected to the southbound database.
     SouthboundDisconnected,
+    /// ovn-controller is connected to a southbound database that does not answer.
+    SouthboundUnresponsive,
     /// ovn-controller is not connected to the switch.
     OpenFlowDisconnected,
     /// A bridge that must be there is not.
@@ -76,11 +80,13 @@ pub enum IssueType {
 
 impl IssueType {
     /// Every type there is, the worst first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::DatabaseDisconnected,
         Self::DaemonUnresponsive,
+        Self::DaemonInaccessible,
         Self::DaemonAbsent,
         Self::SouthboundDisconnected,
+        Self::SouthboundUnresponsive,
         Self::OpenFlowDisconnected,
         Self::BridgeMissing,
         Self::BridgeUnresponsive,
@@ -103,8 +109,10 @@ impl IssueType {
         match self {
             Self::DatabaseDisconnected => "DatabaseDisconnected",
             Self::DaemonUnresponsive => "DaemonUnresponsive",
+            Self::DaemonInaccessible => "DaemonInaccessible",
             Self::DaemonAbsent => "DaemonAbsent",
             Self::SouthboundDisconnected => "SouthboundDisconnected",
+            Self::SouthboundUnresponsive => "SouthboundUnresponsive",
             Self::OpenFlowDisconnected => "OpenFlowDisconnected",
             Self::BridgeMissing => "BridgeMissing",
             Self::BridgeUnresponsive => "BridgeUnresponsive",
@@ -128,14 +136,71 @@ impl IssueType {
         match self {
             Self::DatabaseDisconnected
             | Self::DaemonUnresponsive
+            | Self::DaemonInaccessible
             | Self::DaemonAbsent
             | Self::SouthboundDisconnected
+            | Self::SouthboundUnresponsive
             | Self::OpenFlowDisconnected
             | Self::BridgeMissing
             | Self::BridgeUnresponsive
             | Self::BridgeIsolated
             | Self::BondDown => Severity::Critical,
             _ => Severity::Warning,
+        }
+    }
+
+    /// What a person should do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::DatabaseDisconnected => {
+                "see whether ovsdb-server runs and whether its socket (db.sock) is the one the agent is configured for; everything else is what was last known"
+            }
+            Self::DaemonUnresponsive => {
+                "read its log and keep a stack trace (gdb -p PID) before you restart it; see whether the host lacks CPU or memory"
+            }
+            Self::DaemonInaccessible => {
+                "see who may use its control socket, and as whom the agent runs: the daemon itself may be well"
+            }
+            Self::DaemonAbsent => "start it, and read its log and the kernel's for why it ended",
+            Self::SouthboundDisconnected => {
+                "see whether that address can be reached from the host, and whether the database runs; for ssl, the certificates"
+            }
+            Self::SouthboundUnresponsive => {
+                "the database behind that socket hangs, and ovn-controller does not notice: keep a stack trace of its ovsdb-server and restart it"
+            }
+            Self::OpenFlowDisconnected => {
+                "see whether ovn-bridge names a bridge that exists, and read the log of ovn-controller"
+            }
+            Self::BridgeMissing => "create it, or correct the list of required bridges",
+            Self::BridgeUnresponsive => {
+                "see whether its management socket is there and its datapath type available, and read the log of ovs-vswitchd"
+            }
+            Self::BridgeIsolated => "see what is said of its cards and bonds",
+            Self::BondDown => {
+                "no link: check cables and the ports of the physical switch; a silent partner: its port channel"
+            }
+            Self::BondDegraded => {
+                "as for a bond that is down, for the members named; the next failure may cut the host off"
+            }
+            Self::LacpPartnerSilent => {
+                "see whether the ports of the physical switch are in the right port channel and speak LACP"
+            }
+            Self::LinkDown => "check cable, optics and the port of the physical switch",
+            Self::InterfaceError => "mend what the switch names, or delete the port if nothing needs it",
+            Self::ConfigurationPending => {
+                "ask again in a moment; if it stays, read the log of ovs-vswitchd for what it cannot do"
+            }
+            Self::SouthboundLag => "ask again in a moment; if it stays, ovn-controller is overloaded",
+            Self::OrphanPort => {
+                "one that was just made is known in a moment; if it stays, make sure that no VM uses it and delete it (ovs-vsctl del-port)"
+            }
+            Self::UnpluggedPort => {
+                "see whether its VM runs here; if it does, its interface was not plugged into br-int"
+            }
+            Self::StaleTunnel => "ovn-controller should remove it; if it stays, look at ovn-controller first",
+            Self::StaleFlows => {
+                "left over by an ovn-controller that died, they go when it is restarted; others were added by hand, and ovs-ofctl dump-flows shows them by cookie"
+            }
         }
     }
 }
@@ -225,6 +290,7 @@ fn database(seen: &OvsSnapshot, all: &mut Vec<Finding>) {
         let how = match seen.database {
             Daemon::Responsive { .. } => "ovsdb-server answers its control socket",
             Daemon::Unresponsive => "ovsdb-server hangs",
+            Daemon::Inaccessible { .. } => "the agent cannot use its control socket either",
             Daemon::Absent => "ovsdb-server does not run",
         };
         let message = format!("No connection to the switch's database: {how}");
@@ -236,9 +302,12 @@ fn daemon(name: &str, daemon: &Daemon, all: &mut Vec<Finding>) {
     match daemon {
         Daemon::Responsive { .. } => {}
         Daemon::Unresponsive => {
-            let message =
-                format!("{name} does not answer its control socket: it hangs, or the agent may not use the socket");
+            let message = format!("{name} does not answer its control socket: it hangs");
             all.push(Finding::new(IssueType::DaemonUnresponsive, name, message));
+        }
+        Daemon::Inaccessible { why } => {
+            let message = format!("The agent cannot use the control socket of {name}: {why}");
+            all.push(Finding::new(IssueType::DaemonInaccessible, name, message));
         }
         Daemon::Absent => {
             let message = format!("Nobody listens at the control socket of {name}: it does not run");
@@ -256,6 +325,11 @@ fn ovn(seen: &OvsSnapshot, controller: &Controller, config: &Config, all: &mut V
     if !controller.southbound_connected {
         let message = format!("ovn-controller is not connected to {remote}");
         all.push(Finding::new(IssueType::SouthboundDisconnected, OVN_CONTROLLER, message));
+    }
+    if controller.southbound_connected && controller.southbound_responsive == Some(false) {
+        let message = format!("ovn-controller is connected to {remote}, and nobody answers there: it hangs");
+        let finding = Finding::new(IssueType::SouthboundUnresponsive, OVN_CONTROLLER, message);
+        all.push(finding.after(Patience::For(config.settle)));
     }
     if controller.openflow_connected == Some(false) && seen.switch.is_responsive() {
         let message = "ovn-controller is not connected to ovs-vswitchd: it cannot program flows";
@@ -299,7 +373,7 @@ pub(super) fn uplinks(seen: &OvsSnapshot, bridge: &str) -> Uplinks {
         .filter(|card| card.bridge == bridge && card.role == InterfaceRole::Physical && card.bond.is_none())
         .map(|card| match seen.bonds.iter().find(|bond| bond.kind == BondKind::Kernel && bond.name == card.name) {
             Some(bond) => bond.active_members() > 0,
-            None => card.link_up != Some(false) && card.error.is_none(),
+            None => card.link_up != Some(false) && complaint(card).is_none(),
         });
     let bonds = seen
         .bonds
@@ -361,12 +435,24 @@ fn bond(bond: &Bond) -> Option<Finding> {
     Some(Finding::new(type_, &bond.name, format!("Bond {} {what}{details}", bond.name)))
 }
 
+/// What is wrong with the device of an interface, by the switch's words or by what it knows of it.
+pub(super) fn complaint(interface: &Interface) -> Option<&str> {
+    let device = matches!(interface.role, InterfaceRole::Physical | InterfaceRole::Instance);
+    match &interface.error {
+        Some(error) => Some(error),
+        None if interface.ofport == Some(-1) => Some("its device could not be opened"),
+        None if device && interface.ifindex == Some(0) => Some("its device is gone"),
+        None => None,
+    }
+}
+
 fn interfaces(seen: &OvsSnapshot, all: &mut Vec<Finding>) {
     for interface in &seen.interfaces {
-        let Interface { name, role, error, .. } = interface;
+        let Interface { name, role, .. } = interface;
+        // One that claims to be a VM's is an orphan, and given its time.
         let orphan = *role == InterfaceRole::Instance && interface.logical_port.is_some();
-        if let Some(error) = error.as_deref().filter(|_| !orphan) {
-            let message = format!("ovs-vswitchd complains about interface {name}: {error}");
+        if let Some(error) = complaint(interface).filter(|_| !orphan) {
+            let message = format!("ovs-vswitchd cannot use interface {name}: {error}");
             all.push(Finding::new(IssueType::InterfaceError, name, message));
         } else if *role == InterfaceRole::Physical && interface.link_up == Some(false) && interface.bond.is_none() {
             let bond = seen.bonds.iter().any(|bond| bond.name == *name);

@@ -189,6 +189,7 @@ impl OvsAgent {
             pause: self.config.stale_flows,
             demand: self.demand.clone(),
             found,
+            clock: self.clock.clone(),
         };
         tasks.spawn("stale flows", looking.run(tasks.stopping()));
         self.follow(own, looks, &signs, &stop).await;

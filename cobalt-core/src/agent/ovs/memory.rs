@@ -30,6 +30,11 @@ struct Suspect {
 }
 
 impl Memory {
+    /// Of somebody who has seen nothing but stale flows.
+    pub fn of_stale_flows(found: Section<BTreeMap<u64, u64>>) -> Self {
+        Self { stale_flows: found, ..Self::default() }
+    }
+
     /// Takes note of what is suspicious in a snapshot. However many snapshots are taken in a burst of changes, they are
     /// one observation; and one taken while the switch or its database does not answer is none, since it shows what was
     /// true before.

@@ -19,6 +19,7 @@ pub mod figures;
 pub mod finding;
 mod follow;
 pub mod memory;
+mod news;
 mod once;
 mod orphan;
 pub mod program;
@@ -31,7 +32,7 @@ pub use self::{
     config::Config,
     follow::{FIELD_MANAGER, OvsAgent, lease_name},
     once::{Once, once},
-    stale::Demand,
+    stale::{Demand, Stands, look as look_for_stale_flows},
     verdict::Verdict,
 };
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Config,
-    finding::{Finding, IssueType, Patience},
+    finding::{Finding, IssueType, Patience, complaint},
 };
 use crate::ovs::{Binding, Interface, InterfaceRole, OvsSnapshot};
 
@@ -31,13 +31,8 @@ pub(super) fn find(seen: &OvsSnapshot, config: &Config) -> Vec<Finding> {
     let orphan = |port: &&Interface| {
         let logical = port.logical_port.as_deref()?;
         let usual = Patience::Observations(config.observations);
-        let gone = port.ifindex == Some(0);
-        let (why, patience) = if let Some(error) = &port.error {
-            (error.clone(), usual)
-        } else if port.ofport == Some(-1) {
-            ("its device could not be opened".to_owned(), usual)
-        } else if gone {
-            ("its device is gone".to_owned(), usual)
+        let (why, patience) = if let Some(error) = complaint(port) {
+            (error.to_owned(), usual)
         } else {
             match &port.binding {
                 Some(Binding::Here) => return None,

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use tokio::net::TcpListener;
 
 use super::{
-    Config, OvsAgent,
+    Config, Demand, OvsAgent,
     endpoints::{EndpointArgs, Endpoints, Published},
     exporter::Exporter,
     figures,
@@ -183,16 +183,16 @@ impl Started {
     pub async fn run(self, inspector: Arc<dyn OvsInspector>) -> Result<(), ProgramError> {
         let Self { args, listener, program, config } = self;
         tracing::info!(node = config.node_name, namespace = config.namespace, "watching the switch of this host");
-        let published =
-            listener.map(|listener| endpoints(args.endpoints, listener, &program, &config, inspector.clone()));
-        let mut agent = OvsAgent::new(program.client.clone(), config, inspector.clone())
+        let mut agent = OvsAgent::new(program.client.clone(), config.clone(), inspector.clone())
             .clock(program.clock.clone())
             .metrics(program.metrics.clone())
             .status(program.status.clone())
             .recorder(program.recorder.clone())
             .heartbeat(args.heartbeat_interval);
-        if let Some(published) = published {
-            agent = agent.troubleshooting(published);
+        if let Some(listener) = listener {
+            let demand = agent.demand();
+            agent =
+                agent.troubleshooting(endpoints(args.endpoints, listener, &program, config, inspector.clone(), demand));
         }
         let exporter = Exporter::new(inspector, &program.metrics).verdict(agent.verdict());
         program.metrics.source("ovs", SCRAPE_LIMIT, exporter);
@@ -207,20 +207,24 @@ fn endpoints(
     args: EndpointArgs,
     listener: TcpListener,
     program: &Program,
-    config: &Config,
+    config: Config,
     inspector: Arc<dyn OvsInspector>,
+    demand: Demand,
 ) -> Published {
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "troubleshooting endpoints listen");
     }
     let object = ObjectKey::namespaced(&config.namespace, &config.node_name);
+    let node = config.node_name.clone();
     let endpoints = Endpoints::new(program.client.clone(), object, inspector)
+        .config(config)
+        .demand(demand)
         .recorder(program.recorder.clone())
         .clock(program.clock.clone())
         .metrics(program.metrics.clone());
     let published = endpoints.published();
     let work = program.life.phase(Phase::Work);
-    let (client, node, stop) = (program.client.clone(), config.node_name.clone(), work.stopping());
+    let (client, stop) = (program.client.clone(), work.stopping());
     work.spawn("troubleshooting endpoints", async move {
         let address = tokio::select! {
             () = stop.triggered() => return Ok(()),

@@ -8,10 +8,13 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Config, FIELD_MANAGER, figures};
+use super::{
+    Config, FIELD_MANAGER, figures,
+    news::{self, News},
+};
 use crate::{
     agent::Own,
-    api::{Issue, OVSNode, OVSNodeStatus},
+    api::{OVSNode, OVSNodeStatus},
     publish,
     runtime::{
         apply::{Applied, Applier, ApplyError},
@@ -137,21 +140,12 @@ impl Publisher {
         Ok(Some(json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid})))
     }
 
-    /// An Event per issue that came or went.
+    /// Events for what came and went.
     fn tell(&self, about: &OVSNode, before: Option<&OVSNodeStatus>, after: &OVSNodeStatus) {
         let of = |status: Option<&OVSNodeStatus>| status.and_then(|status| status.issues.clone()).unwrap_or_default();
-        let (before, after) = (of(before), of(Some(after)));
-        let in_list = |list: &[Issue], issue: &Issue| {
-            list.iter().any(|other| other.type_ == issue.type_ && other.object == issue.object)
-        };
-        for issue in after.iter().filter(|issue| !in_list(&before, issue)) {
-            let reason = issue.type_.as_deref().unwrap_or("Issue");
-            self.recorder.publish(Event::warning(about, "Observe", reason, issue.message.as_str()));
-        }
-        for issue in before.iter().filter(|issue| !in_list(&after, issue)) {
-            let reason = format!("{}Resolved", issue.type_.as_deref().unwrap_or("Issue"));
-            let note = format!("No more: {}", issue.message);
-            self.recorder.publish(Event::normal(about, "Observe", &reason, note));
+        for News { bad, reason, note } in news::between(&of(before), &of(Some(after))) {
+            let event = if bad { Event::warning } else { Event::normal };
+            self.recorder.publish(event(about, "Observe", &reason, note));
         }
     }
 }

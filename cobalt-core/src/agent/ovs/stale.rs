@@ -5,12 +5,18 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
-use crate::{Error, agent::Section, ovs::OvsInspector, runtime::shutdown::Shutdown};
+use crate::{
+    Error,
+    agent::Section,
+    ovs::OvsInspector,
+    runtime::{clock::Clock, shutdown::Shutdown},
+};
 
 /// From a suspicion to the second look.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -19,14 +25,41 @@ const AGAIN: (u32, Duration) = (6, Duration::from_secs(60));
 /// A dump of a hundred thousand flows takes seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Asks for a look at once. Cloned freely.
+/// However often somebody asks, two looks are this far apart.
+const BREATH: Duration = Duration::from_secs(10);
+
+/// Asks for a look at once, and says how it went. Cloned freely; all clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<Notify>);
+pub struct Demand(Arc<Wishes>);
+
+#[derive(Debug, Default)]
+struct Wishes {
+    wish: Notify,
+    stands: watch::Sender<Stands>,
+}
+
+/// How looking for stale flows stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stands {
+    /// Whether somebody is looking now.
+    pub looking: bool,
+    /// How many looks have ended. One that was asked for while another was under way is the one after that.
+    pub looks: u64,
+    /// When the last one ended.
+    pub at: Option<Timestamp>,
+    /// What it found: cookies, and how many flows each has.
+    pub found: Found,
+}
 
 impl Demand {
     /// Asks for a look for stale flows. Asking again before it has begun is asking once.
     pub fn look(&self) {
-        self.0.notify_one();
+        self.0.wish.notify_one();
+    }
+
+    /// How it stands.
+    pub fn stands(&self) -> Stands {
+        self.0.stands.borrow().clone()
     }
 }
 
@@ -38,12 +71,14 @@ pub(super) struct Looks {
     pub(super) pause: Option<Duration>,
     pub(super) demand: Demand,
     pub(super) found: watch::Sender<Found>,
+    pub(super) clock: Clock,
 }
 
 impl Looks {
     pub(super) async fn run(self, stop: Shutdown) -> Result<(), std::convert::Infallible> {
         // Not at the start: a host that boots has other things to do, and so has its southbound database.
         let mut pause = self.pause.map(|pause| pause.min(Duration::from_secs(60)));
+        let mut rested = Instant::now();
         loop {
             let waiting = async {
                 match pause {
@@ -53,15 +88,21 @@ impl Looks {
             };
             tokio::select! {
                 () = stop.triggered() => return Ok(()),
-                () = self.demand.0.notified() => {}
+                () = self.wanted(rested) => {}
                 () = waiting => {}
             }
+            self.demand.0.stands.send_modify(|stands| stands.looking = true);
             let found = tokio::select! {
                 () = stop.triggered() => return Ok(()),
                 found = self.look() => found,
             };
             let clean = found.known().is_some_and(BTreeMap::is_empty) || found == Section::NotOffered;
             pause = self.pause.map(|usual| if clean { usual } else { (usual / AGAIN.0).max(AGAIN.1).min(usual) });
+            rested = Instant::now() + BREATH;
+            self.demand.0.stands.send_modify(|stands| {
+                let looks = stands.looks.saturating_add(1);
+                *stands = Stands { looking: false, looks, at: Some(self.clock.now()), found: found.clone() };
+            });
             self.found.send_if_modified(|last| {
                 let new = *last != found;
                 *last = found;
@@ -70,26 +111,38 @@ impl Looks {
         }
     }
 
-    async fn look(&self) -> Found {
-        let first = self.ask().await;
-        let Section::Known(suspected) = &first else { return first };
-        if suspected.is_empty() {
-            return first;
-        }
-        sleep(CONFIRM).await;
-        match self.ask().await {
-            Section::Known(second) => Section::Known(confirmed(suspected, second)),
-            other => other,
-        }
+    /// Waits for somebody who asks, and until the last look is a while ago.
+    async fn wanted(&self, rested: Instant) {
+        self.demand.0.wish.notified().await;
+        sleep_until(rested).await;
     }
 
-    async fn ask(&self) -> Found {
-        if !self.inspector.features().southbound {
-            return Section::NotOffered;
-        }
-        let answer = timeout(LIMIT, self.inspector.stale_flows(&self.bridge)).await;
-        answer.unwrap_or_else(|_| Err(Error::timeout("look for stale flows", LIMIT))).into()
+    async fn look(&self) -> Found {
+        look(self.inspector.as_ref(), &self.bridge).await
     }
+}
+
+/// Looks for stale flows on a bridge: cookies and how many flows each has. Where a first look suspects some, a second
+/// one half a minute later has to find them too.
+pub async fn look(inspector: &dyn OvsInspector, bridge: &str) -> Section<BTreeMap<u64, u64>> {
+    let first = ask(inspector, bridge).await;
+    let Section::Known(suspected) = &first else { return first };
+    if suspected.is_empty() {
+        return first;
+    }
+    sleep(CONFIRM).await;
+    match ask(inspector, bridge).await {
+        Section::Known(second) => Section::Known(confirmed(suspected, second)),
+        other => other,
+    }
+}
+
+async fn ask(inspector: &dyn OvsInspector, bridge: &str) -> Found {
+    if !inspector.features().southbound {
+        return Section::NotOffered;
+    }
+    let answer = timeout(LIMIT, inspector.stale_flows(bridge)).await;
+    answer.unwrap_or_else(|_| Err(Error::timeout("look for stale flows", LIMIT))).into()
 }
 
 /// What both looks found, in the numbers of the second.

@@ -93,7 +93,7 @@ fn describe(seen: &OvsSnapshot, status: &mut OVSNodeStatus) {
     status.ovn_controller = seen.controller.as_ref().map(|controller| api::OvnController {
         connected: match controller.daemon {
             Daemon::Responsive { .. } => Some(controller.southbound_connected),
-            Daemon::Unresponsive => None,
+            Daemon::Unresponsive | Daemon::Inaccessible { .. } => None,
             Daemon::Absent => Some(false),
         },
         sb_connection: controller.southbound.clone(),
@@ -297,7 +297,12 @@ fn judge(seen: &OvsSnapshot, found: &[Finding], memory: &Memory) -> Vec<Conditio
             types::OVS_DAEMON_RESPONSIVE,
             "Responsive",
             found,
-            &[IssueType::DaemonUnresponsive, IssueType::DaemonAbsent, IssueType::DatabaseDisconnected],
+            &[
+                IssueType::DaemonUnresponsive,
+                IssueType::DaemonInaccessible,
+                IssueType::DaemonAbsent,
+                IssueType::DatabaseDisconnected,
+            ],
             |finding| {
                 let ours = [VSWITCHD, OVSDB_SERVER].contains(&finding.object.as_str());
                 ours && (finding.type_ != IssueType::DatabaseDisconnected || !seen.database.is_responsive())
@@ -356,7 +361,13 @@ fn controller(seen: &OvsSnapshot, found: &[Finding]) -> Condition {
         let message = "This host has no ovn-controller";
         return Condition::new(type_, ConditionStatus::Unknown, "NoController", message);
     }
-    let bad = [IssueType::DaemonUnresponsive, IssueType::DaemonAbsent, IssueType::SouthboundDisconnected];
+    let bad = [
+        IssueType::DaemonUnresponsive,
+        IssueType::DaemonInaccessible,
+        IssueType::DaemonAbsent,
+        IssueType::SouthboundDisconnected,
+        IssueType::SouthboundUnresponsive,
+    ];
     from_findings(type_, "Connected", found, &bad, |finding| finding.object == OVN_CONTROLLER)
 }
 
@@ -377,7 +388,9 @@ fn openflow(seen: &OvsSnapshot, found: &[Finding]) -> Condition {
             IssueType::DaemonAbsent.as_str(),
             "ovn-controller does not run",
         ),
-        (Daemon::Unresponsive, _) => unknown("ControllerUnresponsive", "ovn-controller does not answer"),
+        (Daemon::Unresponsive | Daemon::Inaccessible { .. }, _) => {
+            unknown("ControllerUnresponsive", "ovn-controller does not answer")
+        }
         (Daemon::Responsive { .. }, None) => unknown("NotKnown", "ovs-vswitchd does not say who is connected to it"),
         (Daemon::Responsive { .. }, Some(_)) => {
             from_findings(type_, "Connected", found, &[IssueType::OpenFlowDisconnected], |_| true)

@@ -25,6 +25,7 @@ pub(super) fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interf
         name: name.into(),
         bridge: bridge.into(),
         role,
+        admin_up: Some(true),
         link_up: Some(true),
         speed_bps: None,
         bond: None,
@@ -83,6 +84,7 @@ pub(super) fn sound() -> OvsSnapshot {
         controller: Some(Controller {
             daemon: daemon(),
             southbound_connected: true,
+            southbound_responsive: None,
             southbound: Some("tcp:10.0.0.10:6642".into()),
             chassis_id: Some("hv1".into()),
             openflow_connected: Some(true),

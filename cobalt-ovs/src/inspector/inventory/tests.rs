@@ -106,6 +106,8 @@ fn a_device_that_never_opened_and_one_that_vanished_can_be_told() {
     assert_eq!((vanished.ifindex, vanished.error), (Some(0), None));
     let tunnel = one(named("ovn-1").with("type", "geneve").with("ifindex", 0), named("ovn-1"));
     assert_eq!(tunnel.ifindex, None, "a tunnel has no device that could vanish");
+    let guest = one(named("vhu1").with("type", "dpdkvhostuserclient").with("ifindex", 0), named("vhu1"));
+    assert_eq!(guest.ifindex, None, "nor has a port of DPDK's");
 }
 
 #[test]

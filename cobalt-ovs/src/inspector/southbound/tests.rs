@@ -35,6 +35,7 @@ fn interface(logical_port: &str) -> Interface {
         name: format!("tap-{logical_port}"),
         bridge: "br-int".into(),
         role: InterfaceRole::Instance,
+        admin_up: None,
         link_up: None,
         speed_bps: None,
         bond: None,

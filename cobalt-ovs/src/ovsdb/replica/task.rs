@@ -23,6 +23,8 @@ struct Session {
     monitor: Monitor,
     schema: Schema,
     names: Names,
+    /// Which of the wishes for rows it began with.
+    wanted: u64,
 }
 
 /// Connects, and connects again, for as long as it is polled.
@@ -69,14 +71,14 @@ async fn wait(shared: &Shared, attempt: u32, wishes: &mut mpsc::Receiver<Wish>) 
 
 async fn open(shared: &Shared, turn: usize) -> Result<Session> {
     let client = Ovsdb::connect(&shared.remotes[turn], &shared.options.connection).await?;
-    let (wanted, since, known) =
-        shared.state(|state| (state.follow.clone(), state.transaction, state.report.schema_version.clone()));
+    let (wanted, number, since, known) = shared
+        .state(|state| (state.follow.clone(), state.wanted, state.transaction, state.report.schema_version.clone()));
     let schema = client.schema(wanted.database()).await?;
     // Another schema has other columns: what we have is not what the server would add to.
     let since = since.filter(|_| known.as_deref() == Some(&schema.version));
     let mut names = Names::default();
     let monitor = client.monitor(&wanted.within(&schema), since, &mut names).await?;
-    Ok(Session { client, monitor, schema, names })
+    Ok(Session { client, monitor, schema, names, wanted: number })
 }
 
 fn up(shared: &Shared, session: &mut Session) {
@@ -84,6 +86,7 @@ fn up(shared: &Shared, session: &mut Session) {
     let changes = shared.state(|state| {
         state.transaction = initial.transaction;
         let changes = state.tables.apply(initial, &session.schema);
+        state.followed = session.wanted;
         state.client = Some(session.client.clone());
         state.report.connected = true;
         state.report.synced = true;
@@ -143,15 +146,22 @@ async fn follow(shared: &Shared, session: &mut Session, wishes: &mut mpsc::Recei
 }
 
 async fn reconsider(shared: &Shared, session: &mut Session) -> Result<()> {
+    let (wanted, number, there) =
+        shared.state(|state| (state.follow.clone(), state.wanted, state.wanted == state.followed));
+    if there {
+        return Ok(()); // somebody else has waited for it
+    }
     if !session.monitor.conditional {
+        shared.state(|state| state.followed = number);
         return Ok(());
     }
-    let wanted = shared.state(|state| state.follow.clone()).within(&session.schema);
+    let wanted = wanted.within(&session.schema);
     session.client.change_conditions(&session.monitor.id, &wanted).await?;
     // The server tells what came and went before it answers.
     while let Ok(update) = session.monitor.updates.try_recv() {
         take_in(shared, session, &update).map_err(|detail| Error::protocol("follow other rows", detail))?;
     }
+    shared.state(|state| state.followed = number);
     Ok(())
 }
 

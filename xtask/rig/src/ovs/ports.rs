@@ -4,6 +4,25 @@ use crate::error::Result;
 use crate::ovs::node::Node;
 
 impl Node {
+    /// A logical port on the chassis at the other end of the tunnel, with an address in the network of the VMs: whoever
+    /// sends there, sends into the tunnel. Nobody answers. Returns the address.
+    pub fn add_far_guest(&self) -> Result<String> {
+        let (name, address) = ("far", "10.0.0.99");
+        let addresses = format!("00:00:00:00:00:99 {address}");
+        let option = format!("requested-chassis={}", Node::OTHER_CHASSIS);
+        self.nbctl(["--wait=sb", "lsp-add", "ls0", name, "--", "lsp-set-addresses", name, &addresses])?;
+        self.nbctl(["--wait=sb", "lsp-set-options", name, &option])?;
+        self.sbctl(["lsp-bind", name, Node::OTHER_CHASSIS])?;
+        self.until_synced()?;
+        Ok(address.to_owned())
+    }
+
+    /// The port of the tunnel to the other chassis.
+    pub fn tunnel(&self) -> Result<String> {
+        let found = self.vsctl(["--bare", "--columns=name", "find", "Interface", "type=geneve"])?;
+        Ok(found.trim().to_owned())
+    }
+
     /// Adds a port with a device to br-int that claims to be a logical port, which need not exist. Nobody is at the
     /// other end of it.
     pub fn add_port(&self, name: &str, logical: Option<&str>) -> Result<()> {

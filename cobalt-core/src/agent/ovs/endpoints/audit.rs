@@ -2,8 +2,12 @@
 //!
 //! The log has every one. Events are merged and limited in rate by their recorder; so that repeats are merged, a note
 //! says nothing that differs from one time to the next.
+//!
+//! Reads are many and change nothing: a page that refreshes itself must not push what matters out of the Events. So only
+//! the first read of a caller in a while is an Event, and not of every caller there is.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -27,6 +31,11 @@ const KNOWN: Duration = Duration::from_secs(60);
 /// The longest time to ask for it.
 const ASK: Duration = Duration::from_secs(5);
 
+/// The next read of the same caller is an Event again after this long.
+const READS: Duration = Duration::from_secs(600);
+/// Of so many callers within that time.
+const READERS: usize = 10;
+
 /// Takes notes.
 #[derive(Clone)]
 pub(super) struct Auditor {
@@ -34,6 +43,8 @@ pub(super) struct Auditor {
     object: ObjectKey,
     recorder: Recorder,
     known: Arc<Mutex<Option<(ObjectReference, Instant)>>>,
+    /// Who has read lately, and since when that is told.
+    readers: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 /// What was done, in words of Events.
@@ -46,13 +57,30 @@ pub(super) struct Deed {
 
 impl Auditor {
     pub(super) fn new(client: Client, object: ObjectKey, recorder: Recorder) -> Self {
-        Self { client, object, recorder, known: Arc::default() }
+        Self { client, object, recorder, known: Arc::default(), readers: Arc::default() }
     }
 
     /// Notes what a caller did, or was refused.
     pub(super) async fn note(&self, caller: &Caller, deed: Deed, what: &str) {
         let about = self.about().await;
         self.put(about, &caller.name, deed, what);
+    }
+
+    /// Notes that a caller reads something.
+    pub(super) async fn read(&self, caller: &Caller, what: &'static str) {
+        let deed = Deed { action: "Diagnose", reason: "SwitchRead", severity: Severity::Normal };
+        tracing::info!(
+            user = caller.name,
+            action = deed.action,
+            reason = deed.reason,
+            node = self.object.name,
+            what,
+            "audit"
+        );
+        if is_news(&mut lock(&self.readers), &caller.name, Instant::now()) {
+            let about = self.about().await;
+            self.recorder.publish(event(about, &caller.name, deed, "reads the state of the switch"));
+        }
     }
 
     /// Learns what Events are about, for notes that cannot wait.
@@ -67,9 +95,9 @@ impl Auditor {
     }
 
     fn put(&self, about: ObjectReference, caller: &str, deed: Deed, what: &str) {
-        let Deed { action, reason, severity } = deed;
+        let Deed { action, reason, .. } = deed;
         tracing::info!(user = caller, action, reason, node = self.object.name, what, "audit");
-        self.recorder.publish(Event::new(severity, about, action, reason, format!("{caller} {what}")));
+        self.recorder.publish(event(about, caller, deed, what));
     }
 
     async fn about(&self) -> ObjectReference {
@@ -97,5 +125,35 @@ impl Auditor {
             name: Some(self.object.name.clone()),
             ..ObjectReference::default()
         }
+    }
+}
+
+fn event(about: ObjectReference, caller: &str, deed: Deed, what: &str) -> Event {
+    Event::new(deed.severity, about, deed.action, deed.reason, format!("{caller} {what}"))
+}
+
+/// Whether a read of this caller is worth an Event.
+fn is_news(readers: &mut HashMap<String, Instant>, caller: &str, now: Instant) -> bool {
+    readers.retain(|_, since| now.duration_since(*since) < READS);
+    if readers.contains_key(caller) || readers.len() >= READERS {
+        return false;
+    }
+    readers.insert(caller.to_owned(), now);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_is_news_once_in_a_while_and_many_readers_are_no_flood() {
+        let mut readers = HashMap::new();
+        let start = Instant::now();
+        assert!(is_news(&mut readers, "alice", start));
+        assert!(!is_news(&mut readers, "alice", start + READS / 2));
+        assert!(is_news(&mut readers, "alice", start + READS), "a while later");
+        let told = (0..1000).filter(|n| is_news(&mut readers, &format!("reader-{n}"), start + READS)).count();
+        assert_eq!((told, readers.len()), (READERS - 1, READERS));
     }
 }

@@ -10,6 +10,7 @@
 //! | `GET bridges`, `bonds`, `fdb?bridge=` | `get ovsnodes/diagnose` | what the switch has |
 //! | `GET ports/{name}` | `get ovsnodes/diagnose` | a port, and what is wrong with it in words |
 //! | `GET doctor` | `get ovsnodes/diagnose` | everything that is wrong, in words |
+//! | `POST stale-flows`, `GET stale-flows` | `get ovsnodes/diagnose` | asks for a look for stale flows; what the last one found |
 //!
 //! ```text
 //!   TLS ──▶ limits ──▶ guard (TokenReview, SubjectAccessReview) ──▶ resolve (names → ports, pure) ──▶ OvsInspector
@@ -19,7 +20,8 @@
 //!
 //! Rights are asked for on the OVSNode of the host. What a caller writes never reaches the switch as text: names are
 //! looked up in a snapshot, addresses are parsed and written anew. Each trace and capture is an Event on the OVSNode
-//! with the caller's name, and a line in the log.
+//! with the caller's name, and a line in the log. Of reads every one is in the log, and the first of a caller in a while
+//! is an Event.
 //!
 //! [`Endpoints`] is the server, [`wire`] the JSON it speaks, [`resolve`] and [`diagnose`] the pure parts.
 
@@ -58,6 +60,7 @@ pub use self::{
     tls::{TlsError, TlsSource},
 };
 use self::{audit::Auditor, capture::Captures, guard::Guard, routes::Parts, tls::Certificates};
+use super::{Config, Demand};
 use crate::{
     api::Troubleshooting,
     ovs::OvsInspector,
@@ -126,6 +129,8 @@ pub struct Endpoints {
     client: Client,
     object: ObjectKey,
     switch: Arc<dyn OvsInspector>,
+    config: Config,
+    demand: Option<Demand>,
     tls: TlsSource,
     server_name: String,
     audience: Option<String>,
@@ -151,6 +156,8 @@ impl Endpoints {
             client,
             object,
             switch,
+            config: Config::new(name.clone()),
+            demand: None,
             tls: TlsSource::SelfSigned(vec![name.clone()]),
             server_name: name,
             audience: None,
@@ -161,6 +168,20 @@ impl Endpoints {
             certificates: Certificates::new(),
             told: watch::Sender::new(None),
         }
+    }
+
+    /// Judges the switch as this agent does; as one with the usual configuration unless told.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Has an agent look for stale flows when somebody asks; nobody looks unless told.
+    #[must_use]
+    pub fn demand(mut self, demand: Demand) -> Self {
+        self.demand = Some(demand);
+        self
     }
 
     /// Takes the certificate from there.
@@ -223,6 +244,8 @@ impl Endpoints {
         let auditor = Auditor::new(client.clone(), object.clone(), self.recorder.clone());
         routes::router(Arc::new(Parts {
             switch: self.switch.clone(),
+            config: self.config.clone(),
+            demand: self.demand.clone(),
             guard: Guard::new(client.clone(), object.clone(), self.audience.clone(), limits.guard.clone()),
             captures: Captures::new(limits.captures.clone(), auditor.clone(), stop.child()),
             auditor,

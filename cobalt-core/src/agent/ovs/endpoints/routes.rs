@@ -31,10 +31,11 @@ use super::{
     resolve,
     wire::{
         Bond, Bridge, CaptureQuestion, CaptureView, Diagnosis, FdbEntry, Flow, FlowLine, FlowsEnd, List, Port,
-        PortAnswer, TraceAnswer, TraceQuestion, Verdict,
+        PortAnswer, StaleFlows, TraceAnswer, TraceQuestion, Verdict,
     },
 };
 use crate::{
+    agent::ovs::{Config, Demand, memory::Memory},
     ovs::{OvsInspector, OvsSnapshot},
     runtime::{clock::Clock, events::Severity, shutdown::Chain},
 };
@@ -46,6 +47,8 @@ const NDJSON: &str = "application/x-ndjson";
 /// What the handlers work with.
 pub(super) struct Parts {
     pub(super) switch: Arc<dyn OvsInspector>,
+    pub(super) config: Config,
+    pub(super) demand: Option<Demand>,
     pub(super) guard: Guard,
     pub(super) auditor: Auditor,
     pub(super) captures: Captures,
@@ -70,7 +73,8 @@ pub(super) fn router(parts: Arc<Parts>) -> Router {
         .route("/ports/{name}", get(port))
         .route("/fdb", get(fdb))
         .route("/bonds", get(bonds))
-        .route("/doctor", get(doctor));
+        .route("/doctor", get(doctor))
+        .route("/stale-flows", get(stale_flows).post(look_for_stale_flows));
     Router::new()
         .nest("/v1", v1)
         .fallback(async || Failure::not_found("there is no such path; see /v1/doctor, /v1/trace, /v1/capture"))
@@ -104,6 +108,18 @@ impl Parts {
             self.auditor.note(&caller, deed, "was refused: no role allows it").await;
         }
         checked.map(|()| caller)
+    }
+
+    /// Lets a caller read, and notes that.
+    async fn admit_to_read(&self, headers: &HeaderMap, what: &'static str) -> Answer<()> {
+        let caller = self.admit(headers, Right::Diagnose).await?;
+        self.auditor.read(&caller, what).await;
+        Ok(())
+    }
+
+    /// What took a while to find out.
+    fn memory(&self) -> Memory {
+        Memory::of_stale_flows(self.demand.as_ref().map(|demand| demand.stands().found).unwrap_or_default())
     }
 
     async fn snapshot(&self) -> Answer<OvsSnapshot> {
@@ -256,7 +272,7 @@ async fn flows(
     headers: HeaderMap,
     query: Result<Query<FlowsQuery>, QueryRejection>,
 ) -> Answer<Response> {
-    parts.admit(&headers, Right::Diagnose).await?;
+    parts.admit_to_read(&headers, "flows").await?;
     let FlowsQuery { bridge, table, limit } = asked(query)?;
     let most = parts.limits.flows;
     let limit = limit.unwrap_or(most);
@@ -332,7 +348,7 @@ fn write_line(text: &mut Vec<u8>, line: &FlowLine) -> Result<(), serde_json::Err
 }
 
 async fn bridges(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bridge>>> {
-    parts.admit(&headers, Right::Diagnose).await?;
+    parts.admit_to_read(&headers, "bridges").await?;
     let snapshot = parts.snapshot().await?;
     Ok(Json(List { items: snapshot.bridges.into_iter().map(Bridge::from).collect() }))
 }
@@ -342,11 +358,12 @@ async fn port(
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
 ) -> Answer<Json<PortAnswer>> {
-    parts.admit(&headers, Right::Diagnose).await?;
+    parts.admit_to_read(&headers, "ports").await?;
     let name = named(name)?;
     let snapshot = parts.snapshot().await?;
     let port = resolve::port(&snapshot, "port", &name)?;
-    Ok(Json(PortAnswer { port: Port::from(port), diagnosis: diagnose::port(&snapshot, port) }))
+    let diagnosis = diagnose::port(&snapshot, port, &parts.memory(), &parts.config);
+    Ok(Json(PortAnswer { port: Port::from(port), diagnosis }))
 }
 
 #[derive(Deserialize)]
@@ -360,7 +377,7 @@ async fn fdb(
     headers: HeaderMap,
     query: Result<Query<FdbQuery>, QueryRejection>,
 ) -> Answer<Json<List<FdbEntry>>> {
-    parts.admit(&headers, Right::Diagnose).await?;
+    parts.admit_to_read(&headers, "learned addresses").await?;
     let FdbQuery { bridge } = asked(query)?;
     let snapshot = parts.snapshot().await?;
     let learned = parts.switch.fdb(resolve::bridge(&snapshot, &bridge)?).await?;
@@ -368,12 +385,32 @@ async fn fdb(
 }
 
 async fn bonds(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bond>>> {
-    parts.admit(&headers, Right::Diagnose).await?;
+    parts.admit_to_read(&headers, "bonds").await?;
     let snapshot = parts.snapshot().await?;
     Ok(Json(List { items: snapshot.bonds.into_iter().map(Bond::from).collect() }))
 }
 
 async fn doctor(State(parts): Shared, headers: HeaderMap) -> Answer<Json<Diagnosis>> {
-    parts.admit(&headers, Right::Diagnose).await?;
-    Ok(Json(diagnose::switch(&parts.snapshot().await?)))
+    parts.admit_to_read(&headers, "doctor").await?;
+    Ok(Json(diagnose::switch(&parts.snapshot().await?, &parts.memory(), &parts.config)))
+}
+
+async fn stale_flows(State(parts): Shared, headers: HeaderMap) -> Answer<Json<StaleFlows>> {
+    parts.admit_to_read(&headers, "stale flows").await?;
+    Ok(Json(demand(&parts)?.stands().into()))
+}
+
+/// Asks for a look, which takes longer than an answer may: whoever asks comes back for what it found.
+async fn look_for_stale_flows(State(parts): Shared, headers: HeaderMap) -> Answer<(StatusCode, Json<StaleFlows>)> {
+    let caller = parts.admit(&headers, Right::Diagnose).await?;
+    let demand = demand(&parts)?;
+    let before = demand.stands();
+    demand.look();
+    let deed = Deed { action: "Diagnose", reason: "StaleFlowsAsked", severity: Severity::Normal };
+    parts.auditor.note(&caller, deed, "asked for a look for stale flows").await;
+    Ok((StatusCode::ACCEPTED, Json(before.into())))
+}
+
+fn demand(parts: &Parts) -> Answer<&Demand> {
+    parts.demand.as_ref().ok_or_else(|| Failure::unavailable("this agent does not look for stale flows"))
 }

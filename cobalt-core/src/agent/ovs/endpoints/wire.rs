@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ovs;
+use crate::{
+    agent::{Section, ovs::Stands},
+    ovs,
+};
 
 /// A packet to be followed: where it comes from and where it shall go.
 ///
@@ -172,6 +175,61 @@ pub struct CaptureView {
     /// How it ended; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+}
+
+/// How looking for stale flows stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StaleFlows {
+    /// Whether somebody is looking now.
+    pub looking: bool,
+    /// How many looks have ended. Whoever asks for one waits for the next; while one is under way, for the one after.
+    pub looks: u64,
+    /// When the last look ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// How many flows nothing in OVN explains; absent if nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u64>,
+    /// Their cookies, at most a hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cookies: Vec<StaleCookie>,
+    /// Why nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+/// Stale flows of one cookie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StaleCookie {
+    /// The cookie, as `ovs-ofctl` writes it.
+    pub cookie: String,
+    /// How many flows have it.
+    pub flows: u64,
+}
+
+impl From<Stands> for StaleFlows {
+    fn from(from: Stands) -> Self {
+        /// So many cookies are named.
+        const NAMED: usize = 100;
+        let unknown = match &from.found {
+            Section::Known(_) => None,
+            Section::NotYet => Some("nobody has looked yet".to_owned()),
+            Section::NotOffered => Some("the agent has no access to the southbound database (--southbound)".to_owned()),
+            Section::Failed(why) => Some(why.clone()),
+        };
+        let found = from.found.known();
+        let named = |(cookie, flows): (&u64, &u64)| StaleCookie { cookie: format!("{cookie:#x}"), flows: *flows };
+        Self {
+            looking: from.looking,
+            looks: from.looks,
+            at: from.at,
+            flows: found.map(|found| found.values().fold(0, |sum: u64, flows| sum.saturating_add(*flows))),
+            cookies: found.into_iter().flatten().take(NAMED).map(named).collect(),
+            unknown,
+        }
+    }
 }
 
 /// How bad a finding is.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use super::Labelled;
 use crate::{
     agent::ovs::finding::{IssueType, OVN_CONTROLLER, OVSDB_SERVER, VSWITCHD},
-    ovs::{Bond, BondKind, BondMember, Bridge, DatapathCounters, Interface, InterfaceRole, OvsCounters, OvsSnapshot},
+    ovs::{
+        Bond, BondKind, BondMember, Bridge, DatapathCounters, Interface, InterfaceRole, OvsCounters, OvsSnapshot,
+        PmdCounters,
+    },
     runtime::metrics::text::{Kind, Text, Value, escaped},
 };
 
@@ -27,7 +30,10 @@ const STATISTICS: [(&str, &str, &str); 8] = [
 /// A family about members of bonds: its name, what it is, and its value.
 type MemberRow = (&'static str, &'static str, fn(&BondMember) -> Option<Value>);
 /// A family about datapaths.
-type DatapathRow = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> u64);
+type DatapathRow = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> Option<Value>);
+/// A family about threads that forward packets: its name, what it is, and the label and value of each of its series.
+type PmdRow =
+    (&'static str, &'static str, fn(&PmdCounters) -> Vec<(Option<(&'static str, &'static str)>, Option<u64>)>);
 
 pub(super) fn is_known(statistic: &str) -> bool {
     STATISTICS.iter().any(|(name, ..)| *name == statistic)
@@ -47,6 +53,7 @@ pub(super) fn write(text: &mut Text, seen: &OvsSnapshot, counters: &OvsCounters,
     interfaces(text, &seen.interfaces);
     bonds(text, seen);
     datapaths(text, &counters.datapaths);
+    pmds(text, &counters.pmds);
     for (name, kind, help, label, all) in [
         ("ovs_coverage", Counter, "Events inside a daemon, by its own name for them", "event", &counters.coverage),
         ("ovs_memory", Gauge, "What takes memory in a daemon, by its own name for it", "what", &counters.memory),
@@ -144,6 +151,11 @@ fn interfaces(text: &mut Text, interfaces: &[Interface]) {
         };
         family.meta(labels, ("role", role), ("instance", port.instance.as_deref().unwrap_or_default()));
     }
+    let mut family =
+        text.family("ovs_interface_admin_up", Gauge, "Whether an interface is set up by whoever manages it");
+    for (port, labels) in all() {
+        family.sample(labels, None, port.admin_up.map(flag));
+    }
     let mut family = text.family("ovs_interface_link_up", Gauge, "Whether an interface has a link");
     for (port, labels) in all() {
         family.sample(labels, None, port.link_up.map(flag));
@@ -204,16 +216,59 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
 }
 
 fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
-    let rows: [DatapathRow; 4] = [
-        ("ovs_datapath_hits", Counter, "Packets that met a cached flow", |counters| counters.hit),
-        ("ovs_datapath_misses", Counter, "Packets that had to be asked about", |counters| counters.missed),
-        ("ovs_datapath_lost", Counter, "Packets lost on the way to being asked about", |counters| counters.lost),
-        ("ovs_datapath_flows", Gauge, "Cached flows of a datapath", |counters| counters.flows),
+    let rows: [DatapathRow; 6] = [
+        ("ovs_datapath_hits", Counter, "Packets that met a cached flow", |counters| Some(Count(counters.hit))),
+        ("ovs_datapath_misses", Counter, "Packets that had to be asked about", |counters| Some(Count(counters.missed))),
+        ("ovs_datapath_lost", Counter, "Packets lost on the way to being asked about", |counters| {
+            Some(Count(counters.lost))
+        }),
+        ("ovs_datapath_flows", Gauge, "Cached flows of a datapath", |counters| Some(Count(counters.flows))),
+        (
+            "ovs_datapath_flow_limit",
+            Gauge,
+            "How many flows may be cached, which falls when the switch cannot keep up",
+            |counters| counters.flow_limit.map(Count),
+        ),
+        ("ovs_datapath_dump_seconds", Gauge, "How long the last look through the cached flows took", |counters| {
+            counters.dump.map(|dump| Value::Nanoseconds(u64::try_from(dump.as_nanos()).unwrap_or(u64::MAX)))
+        }),
     ];
     for (name, kind, help, value) in rows {
         let mut family = text.family(name, kind, help);
         for (datapath, counters) in datapaths {
-            family.sample(&label("datapath", datapath), None, Some(Count(value(counters))));
+            family.sample(&label("datapath", datapath), None, value(counters));
+        }
+    }
+}
+
+fn pmds(text: &mut Text, threads: &[PmdCounters]) {
+    let rows: [PmdRow; 5] = [
+        ("ovs_pmd_packets", "Packets that a thread received", |pmd| vec![(None, pmd.received)]),
+        ("ovs_pmd_recirculations", "Packets that went through a thread's tables once more", |pmd| {
+            vec![(None, pmd.recirculated)]
+        }),
+        ("ovs_pmd_hits", "Packets that a cache of a thread knew", |pmd| {
+            vec![
+                (Some(("cache", "emc")), pmd.emc_hits),
+                (Some(("cache", "smc")), pmd.smc_hits),
+                (Some(("cache", "megaflow")), pmd.megaflow_hits),
+            ]
+        }),
+        ("ovs_pmd_upcalls", "Packets that no cache of a thread knew", |pmd| {
+            vec![(Some(("result", "answered")), pmd.upcalls), (Some(("result", "lost")), pmd.failed_upcalls)]
+        }),
+        ("ovs_pmd_cycles", "Cycles of a thread's core", |pmd| {
+            vec![(Some(("state", "idle")), pmd.idle_cycles), (Some(("state", "busy")), pmd.busy_cycles)]
+        }),
+    ];
+    let numa = |pmd: &PmdCounters| pmd.numa.map(|numa| numa.to_string()).unwrap_or_default();
+    for (name, help, values) in rows {
+        let mut family = text.family(name, Counter, help);
+        for pmd in threads {
+            let labels = format!("{},{}", label("thread", &pmd.thread), label("numa", &numa(pmd)));
+            for (label, value) in values(pmd) {
+                family.sample(&labels, label, value.map(Count));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     agent::{exporter::tests::check_format, ovs::tests::sound},
     api::OVSNodeStatus,
-    ovs::{DatapathCounters, MockOvsInspector, OvsFeatures},
+    ovs::{DatapathCounters, MockOvsInspector, OvsFeatures, PmdCounters},
 };
 
 fn switch(snapshot: OvsSnapshot, counters: OvsCounters) -> Arc<MockOvsInspector> {
@@ -17,8 +17,26 @@ fn switch(snapshot: OvsSnapshot, counters: OvsCounters) -> Arc<MockOvsInspector>
 
 fn counters() -> OvsCounters {
     let named = |name: &str| BTreeMap::from([(name.to_owned(), 7)]);
+    let datapath = DatapathCounters {
+        hit: 5,
+        missed: 4,
+        lost: 3,
+        flows: 2,
+        flow_limit: Some(200_000),
+        dump: Some(Duration::from_millis(3)),
+    };
+    let pmd = PmdCounters {
+        thread: "3".into(),
+        numa: Some(0),
+        received: Some(100),
+        emc_hits: Some(60),
+        failed_upcalls: Some(2),
+        busy_cycles: Some(10),
+        ..PmdCounters::default()
+    };
     OvsCounters {
-        datapaths: BTreeMap::from([("ovs-netdev".into(), DatapathCounters { hit: 5, missed: 4, lost: 3, flows: 2 })]),
+        datapaths: BTreeMap::from([("ovs-netdev".into(), datapath)]),
+        pmds: vec![pmd],
         coverage: BTreeMap::from([("ovs-vswitchd".into(), named("bridge_reconfigure"))]),
         memory: BTreeMap::from([("ovsdb-server".into(), named("cells"))]),
     }
@@ -41,7 +59,14 @@ async fn everything_is_told_once_and_in_the_format() {
         "ovs_bridge_table_flows{bridge=\"br-int\",table=\"8\"} 20",
         "ovs_interface_rx_packets_total{bridge=\"br-int\",interface=\"tap1\"} 11",
         "ovs_bond_member_lacp_current{bond=\"bond0\",kind=\"ovs\",member=\"eth1\"} 1",
+        "ovs_interface_admin_up{bridge=\"br-int\",interface=\"tap1\"} 1",
         "ovs_datapath_lost_total{datapath=\"ovs-netdev\"} 3",
+        "ovs_datapath_flow_limit{datapath=\"ovs-netdev\"} 200000",
+        "ovs_datapath_dump_seconds{datapath=\"ovs-netdev\"} 0.003000000",
+        "ovs_pmd_packets_total{thread=\"3\",numa=\"0\"} 100",
+        "ovs_pmd_hits_total{thread=\"3\",numa=\"0\",cache=\"emc\"} 60",
+        "ovs_pmd_upcalls_total{thread=\"3\",numa=\"0\",result=\"lost\"} 2",
+        "ovs_pmd_cycles_total{thread=\"3\",numa=\"0\",state=\"busy\"} 10",
         "ovs_coverage_total{daemon=\"ovs-vswitchd\",event=\"bridge_reconfigure\"} 7",
         "ovs_memory{daemon=\"ovsdb-server\",what=\"cells\"} 7",
         "ovn_controller_southbound_connected 1",

@@ -1,7 +1,9 @@
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::*;
-use crate::ovs::BondKind;
+use crate::ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, Daemon};
 
 fn responsive() -> Daemon {
     Daemon::Responsive { version: Some("3.1.0".into()) }
@@ -12,6 +14,7 @@ fn interface(name: &str, role: InterfaceRole) -> Interface {
         name: name.into(),
         bridge: "br-int".into(),
         role,
+        admin_up: Some(true),
         link_up: Some(true),
         speed_bps: None,
         bond: None,
@@ -62,6 +65,7 @@ fn well() -> OvsSnapshot {
         controller: Some(Controller {
             daemon: responsive(),
             southbound_connected: true,
+            southbound_responsive: None,
             southbound: Some("tcp:192.0.2.1:6642".into()),
             chassis_id: None,
             openflow_connected: Some(true),
@@ -74,6 +78,18 @@ fn well() -> OvsSnapshot {
 
 fn kinds(diagnosis: &Diagnosis) -> Vec<(Severity, &str, &str)> {
     diagnosis.findings.iter().map(|found| (found.severity, found.kind.as_str(), found.object.as_str())).collect()
+}
+
+fn switch(snapshot: &OvsSnapshot) -> Diagnosis {
+    super::switch(snapshot, &Memory::default(), &Config::new("node-1"))
+}
+
+fn port(snapshot: &OvsSnapshot, interface: &Interface) -> Diagnosis {
+    super::port(snapshot, interface, &Memory::default(), &Config::new("node-1"))
+}
+
+fn named(diagnosis: &Diagnosis) -> Vec<(&str, &str)> {
+    diagnosis.findings.iter().map(|found| (found.kind.as_str(), found.object.as_str())).collect()
 }
 
 #[test]
@@ -95,13 +111,19 @@ fn each_fault_is_found_and_comes_with_advice() {
         (|s| s.bridges[0].flows = None, Critical, "BridgeUnresponsive", "br-int"),
         (|s| s.bonds[0].members[0].enabled = false, Warning, "BondDegraded", "bond0"),
         (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = false), Critical, "BondDown", "bond0"),
-        (|s| s.interfaces[0].link_up = Some(false), Warning, "LinkDown", "tap1"),
-        (|s| s.interfaces[0].ifindex = Some(0), Critical, "DeviceVanished", "tap1"),
-        (|s| s.interfaces[0].ofport = Some(-1), Critical, "PortNotOpened", "tap1"),
-        (|s| s.interfaces[0].error = Some("no such device".into()), Critical, "InterfaceError", "tap1"),
-        (|s| s.interfaces[0].binding = Some(Binding::Unknown), Warning, "UnknownLogicalPort", "tap1"),
-        (|s| s.interfaces[0].binding = Some(Binding::Elsewhere("hv2".into())), Warning, "BoundElsewhere", "tap1"),
-        (|s| s.interfaces[1].logical_port = Some("lp1".into()), Critical, "DuplicateClaim", "tap1"),
+        (
+            |s| s.switch = Daemon::Inaccessible { why: "permission denied".into() },
+            Critical,
+            "DaemonInaccessible",
+            "ovs-vswitchd",
+        ),
+        (|s| s.interfaces[0].ifindex = Some(0), Warning, "OrphanPort", "tap1"),
+        (|s| s.interfaces[0].ofport = Some(-1), Warning, "OrphanPort", "tap1"),
+        (|s| s.interfaces[0].error = Some("no such device".into()), Warning, "OrphanPort", "tap1"),
+        (|s| s.interfaces[0].binding = Some(Binding::Unknown), Warning, "OrphanPort", "tap1"),
+        (|s| s.interfaces[0].binding = Some(Binding::Elsewhere("hv2".into())), Warning, "OrphanPort", "tap1"),
+        (|s| s.interfaces[1].ifindex = Some(0), Warning, "InterfaceError", "eth1"),
+        (|s| s.interfaces[1].error = Some("could not set configuration".into()), Warning, "InterfaceError", "eth1"),
         (
             |s| {
                 s.interfaces[1].role = InterfaceRole::Tunnel;
@@ -127,6 +149,7 @@ fn each_fault_of_the_controller_is_found() {
     let table: &[(Change, &str, &str)] = &[
         (|c| c.daemon = Daemon::Unresponsive, "DaemonUnresponsive", "ovn-controller"),
         (|c| c.southbound_connected = false, "SouthboundDisconnected", "ovn-controller"),
+        (|c| c.southbound_responsive = Some(false), "SouthboundUnresponsive", "ovn-controller"),
         (|c| c.openflow_connected = Some(false), "OpenFlowDisconnected", "ovn-controller"),
         (|c| c.lag = Some(3), "SouthboundLag", "ovn-controller"),
         (|c| c.unplugged = Some(vec!["lp9".into()]), "UnpluggedPort", "lp9"),
@@ -149,8 +172,39 @@ fn a_silent_partner_is_told_from_a_pulled_cable() {
     snapshot.bonds[0].members[0] = BondMember { lacp: Some("expired".into()), ..member("eth1", false) };
     snapshot.bonds[0].members[1] = BondMember { link_up: Some(false), ..member("eth2", false) };
     let diagnosis = switch(&snapshot);
-    let found: Vec<_> = diagnosis.findings.iter().map(|found| (found.kind.as_str(), found.object.as_str())).collect();
-    assert_eq!(found, [("BondDown", "bond0"), ("LacpPartnerSilent", "eth1"), ("LinkDown", "eth2")]);
+    assert_eq!(named(&diagnosis), [("BridgeIsolated", "br-int"), ("BondDown", "bond0")]);
+    let message = &diagnosis.findings[1].message;
+    assert!(message.contains("eth1: the partner is silent") && message.contains("eth2: no link"), "{message}");
+}
+
+#[test]
+fn the_doctor_is_as_worried_as_the_ovsnode() {
+    let mut snapshot = well();
+    snapshot.interfaces.push(Interface { link_up: Some(false), ..interface("eth3", InterfaceRole::Physical) });
+    snapshot.interfaces.push(Interface { error: Some("odd".into()), ..interface("eth4", InterfaceRole::Physical) });
+    let config = Config::new("node-1");
+    let found = find(&snapshot, &Memory::default(), &config);
+    let of_node: Vec<_> = found.iter().map(|found| (found.type_.severity().as_str(), found.type_.as_str())).collect();
+    let diagnosis = switch(&snapshot);
+    let of_doctor: Vec<_> =
+        diagnosis.findings.iter().map(|found| (severity_word(found.severity), found.kind.as_str())).collect();
+    assert!(of_node.contains(&("Warning", "LinkDown")) && of_node.contains(&("Warning", "InterfaceError")));
+    assert_eq!(of_doctor, of_node);
+}
+
+fn severity_word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Critical => "Critical",
+        Severity::Warning => "Warning",
+        Severity::Info => "Info",
+    }
+}
+
+#[test]
+fn stale_flows_that_were_found_are_told() {
+    let memory = Memory::of_stale_flows(crate::agent::Section::Known(BTreeMap::from([(0xdead_beef, 3)])));
+    let diagnosis = super::switch(&well(), &memory, &Config::new("node-1"));
+    assert_eq!(named(&diagnosis), [("StaleFlows", "br-int")]);
 }
 
 #[test]
@@ -159,13 +213,26 @@ fn a_port_is_told_with_what_it_depends_on() {
     snapshot.interfaces[0].statistics = BTreeMap::from([("rx_dropped".into(), 4), ("tx_packets".into(), 9)]);
     snapshot.bridges[0].flows = Some(BTreeMap::new());
     let of_tap = port(&snapshot, &snapshot.interfaces[0]);
-    let found: Vec<_> = of_tap.findings.iter().map(|found| found.kind.as_str()).collect();
-    assert_eq!(found, ["NoFlows", "Losses"]);
+    assert_eq!(named(&of_tap), [("NoFlows", "br-int"), ("Losses", "tap1")]);
     assert!(of_tap.findings[1].message.ends_with("rx_dropped 4"), "{of_tap:?}");
-    assert_eq!(of_tap.summary, "port tap1 has 1 warning");
+    assert_eq!(of_tap.summary, "nothing is wrong with port tap1", "hints are no findings");
     snapshot.bonds[0].members[1].enabled = false;
     let of_card = port(&snapshot, &snapshot.interfaces[1]);
-    assert!(of_card.findings.iter().any(|found| found.kind == "BondDegraded"), "{of_card:?}");
+    assert!(named(&of_card).contains(&("BondDegraded", "bond0")), "{of_card:?}");
+    assert!(!named(&port(&snapshot, &snapshot.interfaces[0])).contains(&("BondDegraded", "bond0")), "not its bond");
+}
+
+#[test]
+fn hints_explain_a_port_that_is_down_or_claimed_twice() {
+    let mut snapshot = well();
+    snapshot.interfaces[0].link_up = Some(false);
+    let second = Interface { name: "tap2".into(), admin_up: Some(false), ..snapshot.interfaces[0].clone() };
+    snapshot.interfaces.push(second);
+    assert_eq!(
+        named(&port(&snapshot, &snapshot.interfaces[0])),
+        [("GuestLinkDown", "tap1"), ("DuplicateClaim", "tap1")]
+    );
+    assert!(named(&port(&snapshot, &snapshot.interfaces[2])).contains(&("AdminDown", "tap2")));
 }
 
 #[test]
@@ -177,5 +244,5 @@ fn a_flood_of_findings_is_cut_and_counted() {
     }
     let diagnosis = switch(&snapshot);
     assert_eq!((diagnosis.findings.len(), diagnosis.omitted), (LISTED, 50));
-    assert_eq!(diagnosis.summary, format!("the switch has {} critical findings", LISTED + 50));
+    assert_eq!(diagnosis.summary, format!("the switch has {} warnings", LISTED + 50));
 }

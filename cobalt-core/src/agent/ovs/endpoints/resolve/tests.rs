@@ -13,6 +13,7 @@ fn interface(name: &str, bridge: &str, mac: Option<&str>, instance: Option<&str>
         name: name.into(),
         bridge: bridge.into(),
         role: InterfaceRole::Instance,
+        admin_up: Some(true),
         link_up: Some(true),
         speed_bps: None,
         bond: None,
