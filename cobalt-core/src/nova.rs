@@ -1,7 +1,8 @@
 //! OpenStack's compute side: Nova and Placement.
 //!
 //! Two seams, because they are two services with two ways of failing: [`NovaClient`] for services, hypervisors,
-//! servers, migrations and aggregates, [`PlacementClient`] for resource providers and what they hold. Microversions
+//! servers, migrations and aggregates, [`PlacementClient`] for resource providers and what they hold. A third,
+//! [`TestBed`], finds what the smoke test of a new host boots from: by names, which people write. Microversions
 //! are the implementation's business, except where they change what happens to a VM: those are arguments
 //! ([`AfterEvacuation`]).
 //!
@@ -11,6 +12,7 @@
 #![allow(clippy::ref_option_ref, reason = "the expansion of mockall's attribute")]
 
 mod placement;
+mod test_bed;
 mod types;
 pub mod view;
 
@@ -19,13 +21,16 @@ use async_trait::async_trait;
 pub use placement::{
     Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, TraitChange, Traits, change_traits,
 };
+pub use test_bed::TestBed;
 pub use types::{
     AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, NewServer,
-    NovaHypervisor, Server, ServerStatus, ServiceState, TaskState,
+    NewVolume, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState, TaskState,
 };
 
 #[cfg(feature = "testing")]
 pub use placement::MockPlacementClient;
+#[cfg(feature = "testing")]
+pub use test_bed::MockTestBed;
 
 use crate::{
     Result,
@@ -80,6 +85,9 @@ pub trait NovaClient: Send + Sync {
     /// The servers whose host is exactly this one, of all projects, ordered by id.
     async fn servers_on(&self, host: &HostName) -> Result<Vec<Server>>;
 
+    /// The servers of our own project with this name, ordered by id: what an earlier smoke test left behind.
+    async fn servers_named(&self, name: &ServerName) -> Result<Vec<Server>>;
+
     /// One server.
     async fn server(&self, id: &InstanceId) -> Result<Server>;
 
@@ -111,6 +119,10 @@ pub trait NovaClient: Send + Sync {
     /// Rebuilds a server of a dead host elsewhere. [`Error::Refused`](crate::Error::Refused) while the host's
     /// service is up, [`Error::Conflict`](crate::Error::Conflict) while something is done with the server: Nova itself
     /// would rebuild it twice, so an implementation looks first.
+    ///
+    /// It is over when its record among the [`migrations`](NovaClient::migrations) is, and not before: Nova shows a
+    /// rebuilt server for a moment as running, without a task and still on the dead host, before it shuts it off (if
+    /// it is to stay off) and says where it is.
     async fn evacuate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>, after: AfterEvacuation) -> Result<()>;
 
     /// Sets a server's status by decree.

@@ -9,6 +9,7 @@ use crate::{
     options::Options,
     placement::Placement,
     session::{CallObserver, Session},
+    test_bed::Bed,
 };
 
 /// A cloud we are logged in to. Cheap to clone; all clones and clients share one login, one rate and one pool of
@@ -50,5 +51,11 @@ impl OpenStack {
     /// Its Placement service.
     pub fn placement(&self) -> Placement {
         Placement::new(self.session.clone())
+    }
+
+    /// What a smoke test is made of: images, networks, flavors. Glance and Neutron are looked for in the catalog when
+    /// they are asked something.
+    pub fn test_bed(&self) -> Bed {
+        Bed::new(self.session.clone())
     }
 }

@@ -30,7 +30,7 @@ use std::{
 };
 
 pub(crate) use credentials::Credentials;
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::Settings;
 use url::Url;
 
@@ -93,6 +93,16 @@ impl Cloud {
     /// The entry `name` of these files, later ones over earlier ones: `clouds.yaml`, then `secure.yaml`.
     pub fn from_files(name: &str, files: &[&Path]) -> Result<Self> {
         Self::build(&files::Files::read(files)?.entry(name)?)
+    }
+
+    /// The same login in another project, named with its domain. An application credential is bound to its own and
+    /// stays there.
+    #[must_use]
+    pub fn in_project(mut self, name: &str, domain: &str) -> Self {
+        if matches!(self.credentials, Credentials::Password { .. }) {
+            self.scope = json!({"project": {"name": name, "domain": {"name": domain}}});
+        }
+        self
     }
 
     /// The region, if one is named.
@@ -228,6 +238,16 @@ mod tests {
         assert_eq!(body["auth"]["identity"]["methods"][0], "application_credential");
         assert_eq!(body["auth"]["identity"]["application_credential"]["id"], "4711");
         assert!(body["auth"].get("scope").is_none());
+    }
+
+    #[test]
+    fn a_login_can_be_had_in_another_project() {
+        let cloud = with(&[("OS_PROJECT_ID", "4711")]).unwrap().in_project("test", "cc3test");
+        let scope = &cloud.credentials.body("hush", &cloud.scope)["auth"]["scope"];
+        assert_eq!(*scope, json!({"project": {"name": "test", "domain": {"name": "cc3test"}}}));
+        let bound = [("OS_APPLICATION_CREDENTIAL_ID", "17"), ("OS_APPLICATION_CREDENTIAL_SECRET", "hush")];
+        let cloud = with(&bound).unwrap().in_project("test", "cc3test");
+        assert!(cloud.credentials.body("hush", &cloud.scope)["auth"].get("scope").is_none());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod body;
 mod compute;
 mod resources;
+mod things;
 mod token;
 
 use serde::de::DeserializeOwned;
@@ -16,6 +17,7 @@ pub use compute::{aggregates, hypervisor, hypervisors, migrations, server, serve
 pub(crate) use compute::{console, created};
 pub(crate) use resources::{Consumer, consumer};
 pub use resources::{allocations, candidates, inventories, provider, providers, traits, usages};
+pub(crate) use things::{flavors, images, networks};
 pub use token::{Endpoint, Token, token};
 
 /// Any JSON body, or what is wrong with it.

@@ -18,8 +18,8 @@
 //!
 //! - [`Cloud`] is where, and as whom: from the `OS_*` variables, from `clouds.yaml`, with a password, the output of a
 //!   command (`OS_PW_CMD`) or an application credential.
-//! - [`OpenStack`] is one login. [`OpenStack::nova`] and [`OpenStack::placement`] are its clients; all share the token,
-//!   the connections and the limits.
+//! - [`OpenStack`] is one login. [`OpenStack::nova`], [`OpenStack::placement`] and [`OpenStack::test_bed`] are its
+//!   clients; all share the token, the connections and the limits.
 //! - [`Options`] are the limits: time per attempt and per call, size of an answer, requests per second and at a time,
 //!   attempts. Every call has all of them.
 //! - [`nova::microversion`] says which version of the API each call asks for, and why. Where the version decides what
@@ -61,10 +61,11 @@ pub mod nova;
 mod options;
 pub mod placement;
 mod session;
+mod test_bed;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use cobalt_core::nova::{NovaClient, PlacementClient};
+pub use cobalt_core::nova::{NovaClient, PlacementClient, TestBed};
 
 pub use self::{
     client::OpenStack,
@@ -74,4 +75,5 @@ pub use self::{
     options::Options,
     placement::Placement,
     session::{CallObserver, CallRecord},
+    test_bed::Bed,
 };

@@ -11,7 +11,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, NewServer, NovaClient, NovaHypervisor,
-        Server, ServerStatus,
+        Server, ServerName, ServerStatus,
     },
 };
 use http::Method;
@@ -34,6 +34,12 @@ pub(crate) fn segment(text: &str) -> String {
         return text.replace('.', "%2E");
     }
     utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// The longest part of a name that means itself in any regular expression.
+fn longest_plain_part(name: &str) -> Option<&str> {
+    let special = |letter: char| !letter.is_ascii_alphanumeric() && letter != '-' && letter != '_';
+    name.split(special).max_by_key(|part| part.len()).filter(|part| !part.is_empty())
 }
 
 /// [`NovaClient`] over Nova's API. Cheap to clone; from [`OpenStack::nova`](crate::OpenStack::nova).
@@ -64,7 +70,7 @@ impl Nova {
     }
 
     /// Everything of a collection: one request per page.
-    async fn pages<T>(
+    pub(crate) async fn pages<T>(
         &self,
         mut call: Call,
         collection: &str,
@@ -194,10 +200,27 @@ impl NovaClient for Nova {
     async fn servers_on(&self, host: &HostName) -> Result<Vec<Server>> {
         let operation = format!("list servers on {host}");
         let mut call = Self::get("servers_on", operation, "/servers/detail".into(), microversion::SERVERS);
-        call.query.extend([("all_tenants", "true".into()), ("host", host.to_string())]);
+        // One that its owner deleted and may still restore is on the host as any other; without being asked, Nova's list
+        // leaves it out.
+        let (everybody, soft_deleted) = (("all_tenants", "true".into()), ("soft_deleted", "true".into()));
+        call.query.extend([everybody, soft_deleted, ("host", host.to_string())]);
         let mut all = self.pages(call, "servers", decode::servers).await?;
         // The filter is exact in Nova's database; a policy that ignores it must not make us move somebody else's.
         all.retain(|server| server.host.as_ref() == Some(host));
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(all)
+    }
+
+    async fn servers_named(&self, name: &ServerName) -> Result<Vec<Server>> {
+        let operation = format!("list our servers named {name}");
+        let mut call = Self::get("servers_named", operation, "/servers/detail".into(), microversion::SERVERS);
+        // Nova takes the name as a regular expression in the dialect of its database. What is plain in all of them
+        // lets it leave out most of the others; which servers are meant is decided here.
+        if let Some(plain) = longest_plain_part(name.as_str()) {
+            call.query.push(("name", plain.to_owned()));
+        }
+        let mut all = self.pages(call, "servers", decode::servers).await?;
+        all.retain(|server| name.fits(&server.name));
         all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
     }
@@ -337,5 +360,13 @@ mod tests {
         assert_eq!(segment("6f2c-41_x.~"), "6f2c-41_x.~");
         assert_eq!(segment("../servers?x#y z"), "..%2Fservers%3Fx%23y%20z");
         assert_eq!(segment(".."), "%2E%2E");
+    }
+
+    #[test]
+    fn only_what_is_plain_is_searched_for() {
+        assert_eq!(longest_plain_part("smoke-hv-1.zone-a.example"), Some("smoke-hv-1"));
+        assert_eq!(longest_plain_part("a|(b+long_name"), Some("long_name"));
+        assert_eq!(longest_plain_part("*"), None);
+        assert_eq!(longest_plain_part(""), None);
     }
 }

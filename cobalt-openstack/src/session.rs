@@ -24,6 +24,7 @@ use bytes::Bytes;
 use cobalt_core::{Error as Seam, Result};
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
+use tracing::Instrument;
 use url::Url;
 
 pub use self::observer::{CallObserver, CallRecord};
@@ -43,6 +44,8 @@ pub(crate) enum Service {
     Identity,
     Compute,
     Placement,
+    Image,
+    Network,
 }
 
 impl Service {
@@ -51,6 +54,8 @@ impl Service {
             Self::Identity => "identity",
             Self::Compute => "compute",
             Self::Placement => "placement",
+            Self::Image => "image",
+            Self::Network => "network",
         }
     }
 
@@ -60,6 +65,8 @@ impl Service {
             Self::Identity => "this Keystone",
             Self::Compute => "this Nova",
             Self::Placement => "this Placement",
+            Self::Image => "this Glance",
+            Self::Network => "this Neutron",
         }
     }
 }
@@ -76,7 +83,7 @@ pub(crate) struct Call {
     /// Below the service's endpoint, encoded.
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
-    /// Chosen per call, on purpose.
+    /// Chosen per call, on purpose; empty for a service that has none.
     pub(crate) microversion: &'static str,
     pub(crate) body: Option<Value>,
 }
@@ -158,6 +165,12 @@ impl Session {
         Ok(())
     }
 
+    /// The project that the login is for, if it is for one.
+    pub(crate) async fn project(&self) -> Result<Option<String>> {
+        let login = self.login(None, Instant::now() + self.options.call_timeout).await?;
+        Ok(login.project.clone())
+    }
+
     /// One request, as often as it takes.
     pub(crate) async fn send(&self, call: &Call) -> Result<Answer> {
         self.send_before(call, Instant::now() + self.options.call_timeout).await
@@ -166,7 +179,8 @@ impl Session {
     pub(crate) async fn send_before(&self, call: &Call, deadline: Instant) -> Result<Answer> {
         let started = Instant::now();
         let mut attempts = 0;
-        let outcome = self.attempts(call, deadline, &mut attempts).await;
+        let span = tracing::info_span!("openstack", service = call.service.as_str(), call = call.name);
+        let outcome = self.attempts(call, deadline, &mut attempts).instrument(span).await;
         if let Some(observer) = &self.observer {
             let outcome = outcome.as_ref().map_or_else(Seam::category, |_| "ok");
             let (service, elapsed) = (call.service.as_str(), started.elapsed());
@@ -323,6 +337,9 @@ impl Session {
 }
 
 fn version(headers: &mut HeaderMap, call: &Call) {
+    if call.microversion.is_empty() {
+        return;
+    }
     let text = format!("{} {}", call.service.as_str(), call.microversion);
     if let Ok(value) = HeaderValue::try_from(text) {
         headers.insert("openstack-api-version", value);

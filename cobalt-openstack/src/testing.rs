@@ -43,7 +43,8 @@ const LARGEST: usize = 1 << 20;
 
 /// A cloud that answers as told, until dropped.
 ///
-/// Keystone is at `/identity/v3`, Nova at `/compute/v2.1`, Placement at `/placement`.
+/// Keystone is at `/identity/v3`, Nova at `/compute/v2.1`, Placement at `/placement`, Glance at `/image/v2` and Neutron at
+/// `/network/v2.0`.
 #[derive(Debug)]
 pub struct ScriptedCloud {
     address: String,

@@ -36,13 +36,20 @@ pub enum Failure {
     NotFound,
     /// Answered nonsense.
     Malformed,
+    /// Broke while it was at it: what an API answers with 500. For a caller of a seam it is unavailable.
+    Internal,
 }
+
+/// The cause of an injected error, by which a transport knows what was meant.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("injected fault")]
+pub(crate) struct Injected(pub(crate) Failure);
 
 impl Failure {
     fn error(self, operation: &str) -> Error {
-        let cause = || std::io::Error::other("injected fault");
+        let cause = || Injected(self);
         match self {
-            Self::Unavailable => Error::unavailable(operation, cause()),
+            Self::Unavailable | Self::Internal => Error::unavailable(operation, cause()),
             Self::Busy(after) => Error::Unavailable {
                 operation: operation.to_owned(),
                 retry_after: Some(after),

@@ -30,6 +30,7 @@
 //! | [`Region::switch`] | [`OvsInspector`](cobalt_core::ovs::OvsInspector): its switch |
 //! | [`Region::fencer`] | [`Fencer`](cobalt_core::fence::Fencer): the BMCs |
 //! | [`Region::nova`], [`Region::placement`] | [`NovaClient`](cobalt_core::nova::NovaClient), [`PlacementClient`](cobalt_core::nova::PlacementClient): the cloud |
+//! | [`Region::openstack`] | the same cloud as an OpenStack API over HTTP, for clients of their own: [`openstack`] |
 //! | [`Region::cluster`] | the Kubernetes API, with Cobalt's kinds and a kubelet per host: [`Cluster`] |
 //! | [`Region::world`] | the world itself: [`World`], to make things happen |
 //!
@@ -138,6 +139,7 @@ pub mod cluster;
 pub mod error;
 pub mod faults;
 mod nova;
+pub mod openstack;
 mod programs;
 mod region;
 mod seams;
@@ -146,7 +148,8 @@ mod world;
 
 pub use cluster::Cluster;
 pub use error::SimError;
-pub use nova::{Flavor, SimNova, SimPlacement};
+pub use nova::{Flavor, SimNova, SimPlacement, SimTestBed};
+pub use openstack::OpenStackApi;
 pub use region::{Region, RegionBuilder};
 pub use seams::{SimBackend, SimFencer, SimHostSystem, SimSwitch};
 pub use world::{DaemonState, Driver, HostStatus, Note, Orphan, SwitchFault, Timing, Violation, VmSpec, World};

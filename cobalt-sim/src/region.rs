@@ -1,6 +1,9 @@
 //! The region: a builder for the world, and the handles to its parts.
 
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{Arc, OnceLock},
+};
 
 use cobalt_core::{
     backend::HostCell,
@@ -12,7 +15,8 @@ use tokio::{net::TcpListener, sync::OnceCell};
 use crate::{
     cluster::Cluster,
     error::{ClusterCause, Result, SimError},
-    nova::{Flavor, SimNova, SimPlacement},
+    nova::{Flavor, SimNova, SimPlacement, SimTestBed},
+    openstack::OpenStackApi,
     seams::{SimBackend, SimFencer, SimHostSystem, SimSwitch},
     world::{Driver, Host, HostId, Timing, World},
 };
@@ -182,7 +186,7 @@ impl RegionBuilder {
             }
             state.nova.enable_new_services = self.enable_new_services;
         });
-        Region { world, seed: self.seed, cluster: Arc::default() }
+        Region { world, seed: self.seed, cluster: Arc::default(), openstack: Arc::default() }
     }
 }
 
@@ -199,6 +203,7 @@ pub struct Region {
     world: World,
     seed: u64,
     cluster: Arc<OnceCell<Cluster>>,
+    openstack: Arc<OnceLock<OpenStackApi>>,
 }
 
 impl Region {
@@ -247,6 +252,11 @@ impl Region {
         SimPlacement::new(self.world.clone())
     }
 
+    /// What a smoke test is made of. There is an image `cirros` and a network `private` from the beginning.
+    pub fn test_bed(&self) -> SimTestBed {
+        SimTestBed::new(self.world.clone())
+    }
+
     /// The BMCs.
     pub fn fencer(&self) -> SimFencer {
         SimFencer::new(self.world.clone())
@@ -267,6 +277,18 @@ impl Region {
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<()> {
         let served = self.cluster().await?.serve(listener, shutdown).await;
         let operation = || "serve the API".to_owned();
+        served.map_err(|error| SimError::Cluster { operation: operation(), cause: ClusterCause(error.to_string()) })
+    }
+
+    /// The region's cloud as an OpenStack API. There is one; its settings, tokens, faults and counts are shared.
+    pub fn openstack(&self) -> OpenStackApi {
+        self.openstack.get_or_init(|| OpenStackApi::new(&self.world, self.seed)).clone()
+    }
+
+    /// Serves the region's OpenStack API on a socket until `shutdown` is ready. Time is real there.
+    pub async fn serve_openstack(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<()> {
+        let served = self.openstack().serve(listener, shutdown).await;
+        let operation = || "serve the OpenStack API".to_owned();
         served.map_err(|error| SimError::Cluster { operation: operation(), cause: ClusterCause(error.to_string()) })
     }
 

@@ -9,6 +9,7 @@
 //! | [`backend::run`] | [`HypervisorBackend`](crate::backend::HypervisorBackend) |
 //! | [`nova::run`] | [`NovaClient`](crate::nova::NovaClient) |
 //! | [`placement::run`] | [`PlacementClient`](crate::nova::PlacementClient) |
+//! | [`test_bed::run`] | [`TestBed`](crate::nova::TestBed) |
 //! | [`host::run`] | [`HostSystem`](crate::host::HostSystem) |
 //! | [`ovs::run`] | [`OvsInspector`](crate::ovs::OvsInspector) |
 //! | [`fence::run`] | [`Fencer`](crate::fence::Fencer) |
@@ -50,6 +51,7 @@ pub mod nova;
 mod nova_moves;
 pub mod ovs;
 pub mod placement;
+pub mod test_bed;
 
 use std::{error::Error as _, fmt, future::Future, time::Duration};
 

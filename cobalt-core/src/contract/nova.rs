@@ -8,7 +8,7 @@ use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, nova_m
 use crate::{
     Error,
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
-    nova::{BlockMigration, ComputeService, NewServer, NovaClient, ServerStatus, ServiceState},
+    nova::{BlockMigration, ComputeService, NewServer, NovaClient, ServerName, ServerStatus, ServiceState},
 };
 
 /// An id that no server, service or migration has.
@@ -49,6 +49,12 @@ pub trait NovaFixture: Send + Sync {
     /// A small server that the cloud can make, without a wish for a host.
     fn new_server(&self) -> Provoked<NewServer> {
         Stop::cannot("describe a new server")
+    }
+
+    /// Lets live migrations last until they are aborted or forced to complete, or end by themselves again, also those
+    /// that run. Where that is not possible, each must last for some seconds anyhow, so that it is seen to run.
+    async fn migrations_last(&mut self, _last: bool) -> Provoked<()> {
+        Ok(())
     }
 
     /// Kills a host: nothing runs on it any more.
@@ -95,6 +101,9 @@ pub async fn run(fixture: &mut dyn NovaFixture) -> Report {
         .await;
     suite
         .check("server-impossible", "a server that fits nowhere ends in error and says why", impossible(fixture))
+        .await;
+    suite
+        .check("servers-named", "servers of ours are found by their whole names, or by a beginning", named(fixture))
         .await;
     suite.check("server-reset", "a server's status can be set by decree", reset(fixture)).await;
     suite.check("aggregate", "a host is added once and removed once", aggregate(fixture)).await;
@@ -310,6 +319,33 @@ async fn create(fixture: &mut dyn NovaFixture) -> Provoked<()> {
         }
     })
     .await
+}
+
+async fn named(fixture: &mut dyn NovaFixture) -> Provoked<()> {
+    let nova = fixture.nova();
+    // Letters that mean something to whoever takes a name for a pattern.
+    let names = ["contract-hv-1", "contract-hv-10", "contract-hv.1", "contract-hv|(1", "a-contract-hv-1"];
+    let mut ids = Vec::new();
+    for name in names {
+        let wanted = NewServer { name: name.into(), ..fixture.new_server()? };
+        ids.push(nova.create_server(&wanted).await?);
+    }
+    for (name, id) in names.iter().zip(&ids) {
+        let found = nova.servers_named(&ServerName::Exactly((*name).into())).await?;
+        let found: Vec<InstanceId> = found.into_iter().map(|server| server.id).collect();
+        same(name, found, vec![id.clone()])?;
+    }
+    for (beginning, count) in [("contract-hv", 4), ("contract-hv-", 2), ("contract-hv|(", 1), ("ontract-hv", 0)] {
+        let found = nova.servers_named(&ServerName::StartingWith(beginning.into())).await?;
+        let found: Vec<InstanceId> = found.into_iter().map(|server| server.id).collect();
+        ascending("servers", &found)?;
+        same(beginning, found.len(), count)?;
+    }
+    same("another case", nova.servers_named(&ServerName::Exactly("Contract-hv-1".into())).await?.len(), 0)?;
+    for id in &ids {
+        remove(&*nova, id).await?;
+    }
+    same("what is gone", nova.servers_named(&ServerName::StartingWith("contract-hv".into())).await?.len(), 0)
 }
 
 async fn impossible(fixture: &mut dyn NovaFixture) -> Provoked<()> {

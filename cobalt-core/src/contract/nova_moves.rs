@@ -95,45 +95,66 @@ async fn live_target(fixture: &mut dyn NovaFixture) -> Provoked<()> {
 async fn live_twice(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let (nova, source) = (fixture.nova(), host(fixture, 0)?);
     let id = fixture.add_server(&source).await?;
-    nova.live_migrate(&id, None, BlockMigration::Auto).await?;
-    same("status", nova.server(&id).await?.status, ServerStatus::Migrating)?;
-    rejects("a second request", "conflict", nova.live_migrate(&id, None, BlockMigration::Auto).await)?;
-    rejects("a cold one", "conflict", nova.cold_migrate(&id).await)?;
+    fixture.migrations_last(true).await?;
+    let outcome = twice(&nova, &id).await;
+    fixture.migrations_last(false).await?;
+    outcome?;
     settled(&nova, &id, "the end of the migration").await?;
     remove(&*nova, &id).await
+}
+
+async fn twice(nova: &Cloud, id: &InstanceId) -> Provoked<()> {
+    nova.live_migrate(id, None, BlockMigration::Auto).await?;
+    same("status", nova.server(id).await?.status, ServerStatus::Migrating)?;
+    rejects("a second request", "conflict", nova.live_migrate(id, None, BlockMigration::Auto).await)?;
+    rejects("a cold one", "conflict", nova.cold_migrate(id).await)
 }
 
 async fn live_abort(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let (nova, source) = (fixture.nova(), host(fixture, 0)?);
     let id = fixture.add_server(&source).await?;
-    nova.live_migrate(&id, None, BlockMigration::Auto).await?;
-    let migration = running(&nova, &source, &id).await?;
-    nova.abort_migration(&id, &migration.id).await?;
-    let server = settled(&nova, &id, "the end of the migration").await?;
-    same("its host", server.host.as_ref(), Some(&source))?;
+    fixture.migrations_last(true).await?;
+    let outcome = aborted(&nova, &source, &id).await;
+    fixture.migrations_last(false).await?;
+    outcome?;
+    remove(&*nova, &id).await
+}
+
+async fn aborted(nova: &Cloud, source: &HostName, id: &InstanceId) -> Provoked<()> {
+    nova.live_migrate(id, None, BlockMigration::Auto).await?;
+    let migration = running(nova, source, id).await?;
+    nova.abort_migration(id, &migration.id).await?;
+    let server = settled(nova, id, "the end of the migration").await?;
+    same("its host", server.host.as_ref(), Some(source))?;
     same("status", server.status, ServerStatus::Active)?;
     eventually("the record to be cancelled", || async {
-        let all = nova.migrations(&source).await?;
+        let all = nova.migrations(source).await?;
         let mine = all.into_iter().find(|other| other.id == migration.id);
         Ok(mine.is_some_and(|mine| mine.phase == MigrationPhase::Cancelled))
     })
     .await?;
-    let again = nova.abort_migration(&id, &migration.id).await;
-    ensure(again.is_err(), || "what is over was aborted".into())?;
-    remove(&*nova, &id).await
+    let again = nova.abort_migration(id, &migration.id).await;
+    ensure(again.is_err(), || "what is over was aborted".into())
 }
 
 async fn live_force(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let (nova, source) = (fixture.nova(), host(fixture, 0)?);
     let id = fixture.add_server(&source).await?;
-    nova.live_migrate(&id, None, BlockMigration::Auto).await?;
-    let migration = running(&nova, &source, &id).await?;
-    nova.force_complete_migration(&id, &migration.id).await?;
-    let server = settled(&nova, &id, "the end of the migration").await?;
-    ensure(server.host.as_ref() != Some(&source), || "it is where it was".into())?;
-    let again = nova.force_complete_migration(&id, &migration.id).await;
-    ensure(again.is_err(), || "what is over was forced".into())?;
+    fixture.migrations_last(true).await?;
+    let outcome = forced(&nova, &source, &id).await;
+    fixture.migrations_last(false).await?;
+    outcome?;
     remove(&*nova, &id).await
+}
+
+async fn forced(nova: &Cloud, source: &HostName, id: &InstanceId) -> Provoked<()> {
+    nova.live_migrate(id, None, BlockMigration::Auto).await?;
+    let migration = running(nova, source, id).await?;
+    nova.force_complete_migration(id, &migration.id).await?;
+    let server = settled(nova, id, "the end of the migration").await?;
+    ensure(server.host.as_ref() != Some(source), || "it is where it was".into())?;
+    let again = nova.force_complete_migration(id, &migration.id).await;
+    ensure(again.is_err(), || "what is over was forced".into())
 }
 
 async fn live_disabled(fixture: &mut dyn NovaFixture) -> Provoked<()> {
@@ -225,22 +246,10 @@ async fn evacuate(fixture: &mut dyn NovaFixture, after: AfterEvacuation) -> Prov
     let (nova, source) = (fixture.nova(), host(fixture, 2)?);
     let id = fixture.add_server(&source).await?;
     fixture.kill_host(&source).await?;
-    let service_id = service(&*nova, &source).await?.id;
-    nova.force_service_down(&service_id, true).await?;
-    same("state", service(&*nova, &source).await?.state, ServiceState::Down)?;
-    nova.evacuate(&id, None, after).await?;
-    // A conflict while the first one runs; refused when it is over already and the server's new host is up.
-    let again = nova.evacuate(&id, None, after).await;
-    let rejected = again.as_ref().err().is_some_and(|error| ["conflict", "refused"].contains(&error.category()));
-    ensure(rejected, || format!("evacuate twice: wanted conflict or refused, got {again:?}"))?;
-    let server = settled(&nova, &id, "the end of the evacuation").await?;
-    let wanted = if after == AfterEvacuation::Run { ServerStatus::Active } else { ServerStatus::ShutOff };
-    same("status", server.status, wanted)?;
-    ensure(server.host.is_some() && server.host.as_ref() != Some(&source), || "it is where it was".into())?;
-    let all = nova.migrations(&source).await?;
-    let record = all.into_iter().find(|migration| migration.server == id);
-    same("kind", record.map(|record| record.kind), Some(MigrationKind::Evacuation))?;
+    let outcome = evacuated(&nova, &source, &id, after).await;
+    // Also if it went wrong: the checks that follow count on their hosts.
     fixture.revive_host(&source).await?;
+    let service_id = service(&*nova, &source).await?.id;
     // Not before the host's agent has cleaned up.
     eventually("the declaration to be taken back", || async {
         match nova.force_service_down(&service_id, false).await {
@@ -251,6 +260,38 @@ async fn evacuate(fixture: &mut dyn NovaFixture, after: AfterEvacuation) -> Prov
     .await?;
     eventually("the service to be up", || async { Ok(service(&*nova, &source).await?.state == ServiceState::Up) })
         .await?;
-    same("its host", nova.server(&id).await?.host, server.host)?;
+    same("its host", nova.server(&id).await?.host, outcome?)?;
     remove(&*nova, &id).await
+}
+
+/// Evacuates a server from a dead host, and answers where it is then.
+async fn evacuated(
+    nova: &Cloud,
+    source: &HostName,
+    id: &InstanceId,
+    after: AfterEvacuation,
+) -> Provoked<Option<HostName>> {
+    nova.force_service_down(&service(&**nova, source).await?.id, true).await?;
+    same("state", service(&**nova, source).await?.state, ServiceState::Down)?;
+    nova.evacuate(id, None, after).await?;
+    // A conflict while the first one runs; refused when it is over already and the server's new host is up.
+    let again = nova.evacuate(id, None, after).await;
+    let rejected = again.as_ref().err().is_some_and(|error| ["conflict", "refused"].contains(&error.category()));
+    ensure(rejected, || format!("evacuate twice: wanted conflict or refused, got {again:?}"))?;
+    // The server alone does not tell: one that is to stay off is seen running, and on its old host, for a moment.
+    let record = || async {
+        let all = nova.migrations(source).await?;
+        Ok::<_, Stop>(all.into_iter().find(|migration| migration.server == *id))
+    };
+    eventually("the end of the evacuation", || async {
+        Ok(record().await?.is_some_and(|record| record.phase.is_over()))
+    })
+    .await?;
+    let record = record().await?.map(|record| (record.kind, record.phase));
+    same("record", record, Some((MigrationKind::Evacuation, MigrationPhase::Completed)))?;
+    let server = nova.server(id).await?;
+    let wanted = if after == AfterEvacuation::Run { ServerStatus::Active } else { ServerStatus::ShutOff };
+    same("status", (server.status, server.task), (wanted, None))?;
+    ensure(server.host.is_some() && server.host.as_ref() != Some(source), || "it is where it was".into())?;
+    Ok(server.host)
 }

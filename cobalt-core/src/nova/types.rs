@@ -14,6 +14,8 @@ pub enum ServiceState {
     Up,
     /// It does not, or was declared down.
     Down,
+    /// Nova did not say, or in a word we do not know: no reason to rely on it, and none to delete it.
+    Unknown,
 }
 
 /// The `nova-compute` of one host.
@@ -136,21 +138,73 @@ pub struct Server {
     pub launched_at: Option<Timestamp>,
 }
 
+/// Servers by what they are called. Letters count as they are written.
+///
+/// ```
+/// use cobalt_core::nova::ServerName;
+///
+/// let own = ServerName::Exactly("smoke-hv-1".into());
+/// assert!(own.fits("smoke-hv-1") && !own.fits("smoke-hv-10"));
+/// assert!(ServerName::StartingWith("smoke-".into()).fits("smoke-hv-10"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerName {
+    /// This name and no other.
+    Exactly(String),
+    /// All names that begin with this. Beware of hosts whose names begin with each other.
+    StartingWith(String),
+}
+
+impl ServerName {
+    /// Whether a server of this name is meant.
+    pub fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Exactly(wanted) => name == wanted,
+            Self::StartingWith(wanted) => name.starts_with(wanted.as_str()),
+        }
+    }
+
+    /// The name, or its beginning.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Exactly(name) | Self::StartingWith(name) => name,
+        }
+    }
+}
+
+impl std::fmt::Display for ServerName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exactly(name) => f.write_str(name),
+            Self::StartingWith(name) => write!(f, "{name}…"),
+        }
+    }
+}
+
 /// How to make a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewServer {
     /// Its name.
     pub name: String,
-    /// The flavor's id.
+    /// The flavor's id; [`TestBed::flavor_called`](super::TestBed::flavor_called) knows it by its name.
     pub flavor: String,
-    /// The image's id.
+    /// The image's id, also if it boots from a volume, which is then filled from it.
     pub image: String,
     /// The network's id; `None` for no network.
     pub network: Option<String>,
     /// Availability zone, with a host as `zone:host`.
     pub availability_zone: Option<String>,
-    /// Boot from a new volume of this size and type instead of a local disk.
-    pub volume: Option<(u32, Option<String>)>,
+    /// Boot from a new volume instead of a local disk.
+    pub volume: Option<NewVolume>,
+}
+
+/// A volume that comes and goes with its server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVolume {
+    /// Its size.
+    pub size_gb: u32,
+    /// Its type; `None` for what the cloud makes of that.
+    pub kind: Option<String>,
 }
 
 /// Whether a live migration copies local disks.

@@ -39,6 +39,7 @@
 //! }
 //! ```
 
+mod learned;
 #[cfg(feature = "runtime")]
 mod metrics;
 mod snapshot;
@@ -55,11 +56,15 @@ use tokio::{
     time::Instant,
 };
 
+use learned::Learned;
 pub use snapshot::{Listing, Snapshot};
 use timetable::{Next, Task, Timetable};
 
-use super::{NovaClient, PlacementClient};
-use crate::{Error, Result, ids::ProviderId};
+use super::{ComputeService, NovaClient, NovaHypervisor, PlacementClient, Traits};
+use crate::{
+    Error, Result,
+    ids::{AggregateId, HostName, ProviderId, ServiceId},
+};
 
 /// What a view lists for the whole region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,6 +121,7 @@ pub struct RegionView {
     nova: Arc<dyn NovaClient>,
     placement: Arc<dyn PlacementClient>,
     timetable: Mutex<Timetable>,
+    learned: Mutex<Learned>,
     wake: Notify,
     seen: watch::Sender<Arc<Snapshot>>,
 }
@@ -133,6 +139,7 @@ impl RegionView {
             nova,
             placement,
             timetable: Mutex::new(Timetable::new(options, Instant::now())),
+            learned: Mutex::default(),
             wake: Notify::new(),
             seen: watch::Sender::new(Arc::new(Snapshot::default())),
         })
@@ -173,6 +180,68 @@ impl RegionView {
         }
     }
 
+    /// Takes a service as the cloud has just told it to us: newer than any list that began before.
+    pub fn learn_service(&self, service: ComputeService) {
+        self.learn(|learned, seen, now| {
+            if let Some(listing) = &mut seen.services {
+                listing.change(|items| learned::settle_service(items, &service.id, Some(&service)));
+            }
+            learned.service(service.id.clone(), Some(service), now);
+        });
+    }
+
+    /// Takes it that a service is gone, because we have just deleted it.
+    pub fn forget_service(&self, id: &ServiceId) {
+        self.learn(|learned, seen, now| {
+            if let Some(listing) = &mut seen.services {
+                listing.change(|items| learned::settle_service(items, id, None));
+            }
+            learned.service(id.clone(), None, now);
+        });
+    }
+
+    /// Takes a hypervisor and its servers as the cloud has just told them to us: newer than any list that began before.
+    pub fn learn_hypervisor(&self, hypervisor: NovaHypervisor) {
+        self.learn(|learned, seen, now| {
+            if let Some(listing) = &mut seen.hypervisors {
+                listing.change(|items| learned::settle_hypervisor(items, &hypervisor.id, Some(&hypervisor)));
+            }
+            learned.hypervisor(hypervisor.id.clone(), Some(hypervisor), now);
+        });
+    }
+
+    /// Takes it that a hypervisor is gone, because its service or its provider was deleted.
+    pub fn forget_hypervisor(&self, id: &ProviderId) {
+        self.learn(|learned, seen, now| {
+            if let Some(listing) = &mut seen.hypervisors {
+                listing.change(|items| learned::settle_hypervisor(items, id, None));
+            }
+            seen.traits.remove(id);
+            learned.hypervisor(id.clone(), None, now);
+        });
+    }
+
+    /// Takes it that a host is a member of an aggregate, or not, because we have just made it so.
+    pub fn learn_member(&self, aggregate: &AggregateId, host: &HostName, member: bool) {
+        self.learn(|learned, seen, now| {
+            if let Some(listing) = &mut seen.aggregates {
+                listing.change(|items| learned::settle_member(items, aggregate, host, member));
+            }
+            learned.member(aggregate.clone(), host.clone(), member, now);
+        });
+    }
+
+    /// Takes a provider's traits as Placement has just told them to us.
+    pub fn learn_traits(&self, id: &ProviderId, traits: Traits) {
+        self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(Arc::new(traits)), now))));
+    }
+
+    fn learn(&self, change: impl FnOnce(&mut Learned, &mut Snapshot, Instant)) {
+        // The same order of locks as in a listing: first what was learnt, then what is seen.
+        let mut learned = self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.publish(|seen, now| change(&mut learned, seen, now));
+    }
+
     /// Looks, for ever: one call at a time. Dropping the future ends it.
     pub async fn run(self: Arc<Self>) {
         loop {
@@ -207,13 +276,19 @@ impl RegionView {
     }
 
     async fn list(&self, part: Part, number: u64) -> Result<()> {
+        let began = Instant::now();
+        let learned = || self.learned.lock().unwrap_or_else(PoisonError::into_inner);
         match part {
             Part::Services => {
-                let items = self.nova.services().await?;
+                let mut items = self.nova.services().await?;
+                let mut learned = learned();
+                learned.correct_services(&mut items, began);
                 self.publish(|seen, now| seen.services = Some(Listing::new(items, number, now)));
             }
             Part::Hypervisors => {
-                let items = self.nova.hypervisors().await?;
+                let mut items = self.nova.hypervisors().await?;
+                let mut learned = learned();
+                learned.correct_hypervisors(&mut items, began);
                 let providers: BTreeSet<ProviderId> = items.iter().map(|hypervisor| hypervisor.id.clone()).collect();
                 self.timetable().set_providers(&providers);
                 self.publish(|seen, now| {
@@ -222,7 +297,9 @@ impl RegionView {
                 });
             }
             Part::Aggregates => {
-                let items = self.nova.aggregates().await?;
+                let mut items = self.nova.aggregates().await?;
+                let mut learned = learned();
+                learned.correct_aggregates(&mut items, began);
                 self.publish(|seen, now| seen.aggregates = Some(Listing::new(items, number, now)));
             }
         }
@@ -232,7 +309,7 @@ impl RegionView {
     async fn read_traits(&self, id: &ProviderId) -> Result<()> {
         match self.placement.traits(id).await {
             Ok(traits) => {
-                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(traits), now))));
+                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(Arc::new(traits)), now))));
                 Ok(())
             }
             // Its host is leaving, or somebody removed its provider: that it has none is what we know now.

@@ -1,5 +1,8 @@
 //! What all services have in common: errors and pages.
 
+use std::{borrow::Cow, fmt};
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
 /// Longer texts of others are cut: they go into logs and conditions.
@@ -38,9 +41,32 @@ pub(crate) struct Page {
     pub(crate) marker: String,
 }
 
+/// The links of a listing, found without building what else is in it: a page can be megabytes, and a value of every thing
+/// in it several times that.
+struct Links<'a>(&'a str);
+
+impl<'de> Visitor<'de> for Links<'_> {
+    type Value = Vec<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a listing")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut links = Vec::new();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key.strip_suffix("_links") == Some(self.0) {
+                links = map.next_value()?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(links)
+    }
+}
+
 pub(crate) fn next_page(body: &[u8], collection: &str) -> Option<Page> {
-    let value: Value = serde_json::from_slice(body).ok()?;
-    let links = value.get(format!("{collection}_links"))?.as_array()?;
+    let links = serde_json::Deserializer::from_slice(body).deserialize_map(Links(collection)).ok()?;
     let next = links.iter().find(|link| link["rel"] == "next")?["href"].as_str()?;
     let (_, query) = next.split_once('?')?;
     let marker = url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "marker")?.1;

@@ -43,8 +43,14 @@ fn filled(text: Option<String>) -> Option<String> {
 }
 
 fn state(word: &str) -> ServiceState {
-    // Anything but up is nothing to rely on.
-    if word.eq_ignore_ascii_case("up") { ServiceState::Up } else { ServiceState::Down }
+    // Nothing is sent to a host that is not up, and nothing deleted of one that is not down: another word is neither.
+    if word.eq_ignore_ascii_case("up") {
+        ServiceState::Up
+    } else if word.eq_ignore_ascii_case("down") {
+        ServiceState::Down
+    } else {
+        ServiceState::Unknown
+    }
 }
 
 /// The compute services of a listing, ordered by host.
@@ -117,6 +123,8 @@ impl From<HypervisorEntry> for NovaHypervisor {
         let servers = entry.servers.unwrap_or_default().into_iter().map(|server| InstanceId::from(server.uuid));
         let mut servers: Vec<InstanceId> = servers.collect();
         servers.sort();
+        // They are kept for all hosts, as long as the region is looked at.
+        servers.shrink_to_fit();
         Self {
             id: ProviderId::from(entry.id),
             hostname: entry.hypervisor_hostname,
@@ -452,6 +460,15 @@ mod tests {
         assert_eq!(all.iter().map(|service| service.host.as_str()).collect::<Vec<_>>(), ["hv-1", "hv-2"]);
         assert_eq!(all[1].disabled_reason.as_deref(), Some("why"));
         assert!(all[0].enabled && all[0].state == ServiceState::Up && all[1].state == ServiceState::Down);
+    }
+
+    #[test]
+    fn a_state_that_is_not_told_or_not_known_is_neither_up_nor_down() {
+        let body = br#"{"services": [
+            {"id": "1", "binary": "nova-compute", "host": "hv-1", "status": "enabled"},
+            {"id": "2", "binary": "nova-compute", "host": "hv-2", "status": "enabled", "state": "resting"}]}"#;
+        let all = services(body).unwrap();
+        assert!(all.iter().all(|service| service.state == ServiceState::Unknown), "{all:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use cobalt_core::{
     Error as Seam, Result,
     ids::{HostName, InstanceId},
-    nova::{BlockMigration, NewServer},
+    nova::{BlockMigration, NewServer, NewVolume},
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -36,10 +36,10 @@ pub(super) fn new_server(server: &NewServer) -> Value {
     }
     match &server.volume {
         None => body["imageRef"] = server.image.as_str().into(),
-        Some((size, kind)) => {
+        Some(NewVolume { size_gb, kind }) => {
             let mut disk = json!({
                 "boot_index": 0, "uuid": server.image, "source_type": "image", "destination_type": "volume",
-                "volume_size": size, "delete_on_termination": true,
+                "volume_size": size_gb, "delete_on_termination": true,
             });
             if let Some(kind) = kind {
                 disk["volume_type"] = kind.as_str().into();
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(body["server"]["imageRef"], "i");
         assert_eq!(body["server"]["networks"], "none");
         assert_eq!(body["server"]["availability_zone"], "nova:hv-1");
-        server.volume = Some((64, Some("premium".into())));
+        server.volume = Some(NewVolume { size_gb: 64, kind: Some("premium".into()) });
         server.network = Some("n".into());
         let body = new_server(&server);
         assert!(body["server"].get("imageRef").is_none());

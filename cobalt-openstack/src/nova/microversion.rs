@@ -16,6 +16,9 @@ pub const HYPERVISORS: &str = "2.53";
 /// Servers come with what their flavor was when they were made, extra specs included (Queens), and with `locked`.
 pub const SERVERS: &str = "2.61";
 
+/// Flavors as they always were.
+pub const FLAVORS: &str = "2.1";
+
 /// Volume types in block devices (Stein), `networks: none`.
 pub const CREATE_SERVER: &str = "2.67";
 

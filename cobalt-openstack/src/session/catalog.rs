@@ -71,11 +71,17 @@ fn regions<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<&'a str> {
     regions.into_iter().collect()
 }
 
-/// Some catalogs name Nova without its version.
+/// Some catalogs name Nova without its version, and most name Glance and Neutron so.
 fn versioned(service: Service, mut url: Url) -> Url {
+    let version = match service {
+        Service::Compute => "v2.1",
+        Service::Image => "v2",
+        Service::Network => "v2.0",
+        Service::Identity | Service::Placement => return url,
+    };
     let has_version = url.path_segments().is_some_and(|mut segments| segments.any(|segment| segment.starts_with("v2")));
-    if service == Service::Compute && !has_version {
-        let path = format!("{}/v2.1", url.path().trim_end_matches('/'));
+    if !has_version {
+        let path = format!("{}/{version}", url.path().trim_end_matches('/'));
         url.set_path(&path);
     }
     url
@@ -118,11 +124,15 @@ mod tests {
                 endpoint("internal", "west", "http://inside/compute"),
             ]},
             {"type": "placement", "name": "placement", "endpoints": [endpoint("public", "west", "http://west/placement")]},
+            {"type": "image", "name": "glance", "endpoints": [endpoint("public", "west", "http://west:9292")]},
+            {"type": "network", "name": "neutron", "endpoints": [endpoint("public", "west", "http://west/v2.0/")]},
         ]));
         let at = |service, region, interface| catalog.endpoint(service, &cloud(region, interface));
         assert_eq!(at(Service::Compute, "west", "public").unwrap().as_str(), "http://west/v2.1/4711");
         assert_eq!(at(Service::Compute, "west", "internal").unwrap().as_str(), "http://inside/compute/v2.1");
         assert_eq!(at(Service::Placement, "west", "").unwrap().as_str(), "http://west/placement");
+        assert_eq!(at(Service::Image, "west", "").unwrap().as_str(), "http://west:9292/v2");
+        assert_eq!(at(Service::Network, "west", "").unwrap().as_str(), "http://west/v2.0/");
         for (service, region, interface) in [
             (Service::Compute, "north", "public"),
             (Service::Compute, "west", "admin"),

@@ -94,10 +94,10 @@ pub(super) async fn exchange(
 async fn read(mut response: reqwest::Response, max_body: usize) -> Result<Bytes, Failed> {
     let too_large = || Failed::Malformed(format!("the body is larger than {max_body} bytes"));
     let announced = response.content_length().unwrap_or(0);
-    if usize::try_from(announced).map_or(true, |announced| announced > max_body) {
-        return Err(too_large());
-    }
-    let mut body = BytesMut::new();
+    let announced = usize::try_from(announced).ok().filter(|announced| *announced <= max_body).ok_or_else(too_large)?;
+    // A buffer that grows is twice the body, and half of it for a moment once more. Who announces much and sends little
+    // costs us addresses, not memory.
+    let mut body = BytesMut::with_capacity(announced);
     while let Some(chunk) = response.chunk().await.map_err(|error| Failed::Broken(ConnectionError::new(error)))? {
         if body.len() + chunk.len() > max_body {
             return Err(too_large());

@@ -14,6 +14,7 @@ pub(super) struct Login {
     /// Marked sensitive: it is not in any debug output.
     pub(super) token: HeaderValue,
     pub(super) catalog: Catalog,
+    pub(super) project: Option<String>,
     /// Which login of this session it is, so that a rejected token is not taken for its successor.
     pub(super) number: u64,
     pub(super) request_id: Option<String>,
@@ -45,6 +46,7 @@ impl Login {
         Ok(Self {
             token,
             catalog: Catalog::new(&read),
+            project: read.project_id().map(str::to_owned),
             number,
             request_id,
             renew_at: asked + life.saturating_sub(early),

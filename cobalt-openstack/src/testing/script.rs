@@ -142,6 +142,8 @@ impl Script {
         let catalog = json!([
             {"id": "c", "type": "compute", "name": "nova", "endpoints": endpoint("/compute/v2.1")},
             {"id": "p", "type": "placement", "name": "placement", "endpoints": endpoint("/placement")},
+            {"id": "i", "type": "image", "name": "glance", "endpoints": endpoint("/image")},
+            {"id": "n", "type": "network", "name": "neutron", "endpoints": endpoint("/network")},
         ]);
         Self {
             catalog,

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use cobalt_core::{
-    contract::{self, Provoked, Stop, nova::NovaFixture, placement::PlacementFixture},
+    contract::{self, Provoked, Stop, nova::NovaFixture, placement::PlacementFixture, test_bed::TestBedFixture},
     ids::{AggregateId, HostName, InstanceId, ProviderId},
-    nova::{AfterEvacuation, NewServer, NovaClient, PlacementClient, ServerStatus},
+    nova::{AfterEvacuation, NewServer, NovaClient, PlacementClient, ServerStatus, TestBed},
 };
 use cobalt_openstack::OpenStack;
-use cobalt_rig::ControlPlane;
+use cobalt_rig::{Account, ControlPlane};
 use serde_json::json;
 
 use super::rig::{HOSTS, Turn, tried, until};
@@ -73,10 +73,13 @@ impl NovaFixture for Region {
     }
 
     async fn stop_server(&mut self, id: &InstanceId) -> Provoked<()> {
-        let path = format!("/servers/{id}/action");
-        let (status, body) =
-            self.done(move |plane| plane.api("POST", "compute", &path, Some(&json!({"os-stop": null})))).await?;
-        if status == 202 { Ok(()) } else { Stop::failed(format!("stop: {status} {body}")) }
+        let id = id.to_string();
+        self.done(move |plane| plane.act(&id, "os-stop", &json!(null))).await
+    }
+
+    async fn migrations_last(&mut self, last: bool) -> Provoked<()> {
+        let time = if last { Duration::from_secs(3600) } else { Duration::from_millis(200) };
+        self.done(move |plane| HOSTS.iter().try_for_each(|host| plane.compute(host).migrations_take(time))).await
     }
 
     fn new_server(&self) -> Provoked<NewServer> {
@@ -101,13 +104,9 @@ impl NovaFixture for Region {
     }
 
     async fn add_aggregate(&mut self, name: &str, zone: Option<&str>) -> Provoked<AggregateId> {
-        let body = json!({"aggregate": {"name": name, "availability_zone": zone}});
-        let (status, body) =
-            self.done(move |plane| plane.api("POST", "compute", "/os-aggregates", Some(&body))).await?;
-        match body["aggregate"]["id"].as_u64() {
-            Some(id) => Ok(AggregateId::from(id.to_string())),
-            None => Stop::failed(format!("add an aggregate: {status} {body}")),
-        }
+        let (name, zone) = (name.to_owned(), zone.map(str::to_owned));
+        let id = self.done(move |plane| plane.add_aggregate(&name, zone.as_deref())).await?;
+        Ok(AggregateId::from(id.to_string()))
     }
 }
 
@@ -141,11 +140,15 @@ impl PlacementFixture for Region {
         let service = nova.service_on(&host).await?;
         nova.force_service_down(&service.id, true).await?;
         nova.evacuate(&server, None, AfterEvacuation::Run).await?;
-        until("the server to run elsewhere", || async {
-            let Ok(seen) = nova.server(&server).await else { return false };
-            seen.status == ServerStatus::Active && seen.task.is_none() && seen.host.as_ref() != Some(&host)
+        // Not the server: it is seen elsewhere, or running, before its evacuation is over.
+        until("the end of the evacuation", || async {
+            let Ok(all) = nova.migrations(&host).await else { return false };
+            all.iter().any(|migration| migration.server == server && migration.phase.is_over())
         })
         .await;
+        if nova.server(&server).await?.status != ServerStatus::Active {
+            return Stop::failed(format!("{server} was not evacuated"));
+        }
         self.dead = Some(host);
         Ok((provider, server))
     }
@@ -163,19 +166,43 @@ impl PlacementFixture for Region {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_real_nova_and_a_real_placement_keep_their_contracts() {
-    let test = "a_real_nova_and_a_real_placement_keep_their_contracts";
-    let Some(turn) = tokio::task::block_in_place(|| Turn::wait(test)) else { return };
-    for host in ["hv-1", "hv-2", "hv-3"] {
-        turn.plane.compute(host).migrations_take(Duration::from_secs(3)).unwrap();
+#[async_trait]
+impl TestBedFixture for Region {
+    fn bed(&self) -> Arc<dyn TestBed> {
+        Arc::new(self.openstack.test_bed())
     }
+
+    async fn add_image(&mut self, name: &str) -> Provoked<String> {
+        // Glance tells the age of images in seconds.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let name = name.to_owned();
+        self.done(move |plane| plane.add_image(&name)).await
+    }
+
+    async fn add_network(&mut self, name: &str, shared: bool) -> Provoked<String> {
+        let name = name.to_owned();
+        self.done(move |plane| plane.add_network(Account::Operator, &name, shared)).await
+    }
+
+    async fn add_flavor(&mut self, id: &str, name: &str) -> Provoked<()> {
+        let (id, name) = (id.to_owned(), name.to_owned());
+        self.done(move |plane| plane.add_flavor(&id, &name, 0, &[])).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_cloud_keeps_the_contracts_of_its_seams() {
+    let test = "a_real_cloud_keeps_the_contracts_of_its_seams";
+    let Some(turn) = tokio::task::block_in_place(|| Turn::wait(test)) else { return };
     let openstack = turn.connect().await;
-    let mut region = Region { plane: turn.plane.clone(), openstack, made: 0, used: None, dead: None };
+    let mut region = Region { plane: turn.plane().clone(), openstack, made: 0, used: None, dead: None };
+    region.migrations_last(false).await.unwrap();
     let nova = contract::nova::run(&mut region).await;
     let placement = contract::placement::run(&mut region).await;
-    // Both, also when the first has failed: a run takes minutes.
-    eprintln!("{nova}\n{placement}");
+    let bed = contract::test_bed::run(&mut region).await;
+    // All, also when the first has failed: a run takes minutes.
+    eprintln!("{nova}\n{placement}\n{bed}");
     nova.assert_complete();
     placement.assert_complete();
+    bed.assert_complete();
 }

@@ -1,10 +1,6 @@
 //! The control plane that the tests share, one after the other.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use cobalt_openstack::{Cloud, OpenStack, Options};
 use cobalt_rig::ControlPlane;
@@ -15,36 +11,23 @@ pub(crate) const HOSTS: [&str; 5] = ["hv-1", "hv-10", "hv-2", "hv-3", "hv-1.a"];
 /// Whatever is to happen has happened by then, also on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(240);
 
-/// The plane, and the turn: a test that disables every host is not for company.
-pub(crate) struct Turn {
-    pub(crate) plane: Arc<ControlPlane>,
-    _turn: MutexGuard<'static, ()>,
-}
+/// The turn of a test, and how to log in.
+pub(crate) struct Turn(cobalt_rig::Turn);
 
 impl Turn {
-    /// `None` after telling why there is no plane. It ends with the last test that uses it.
+    /// `None` after telling why there is no plane.
     pub(crate) fn wait(test: &str) -> Option<Turn> {
-        static TURN: Mutex<()> = Mutex::new(());
-        static SHARED: Mutex<Weak<ControlPlane>> = Mutex::new(Weak::new());
-        // Before the turn: a plane that somebody waits for is kept.
-        let plane = {
-            let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(plane) = shared.upgrade() {
-                plane
-            } else {
-                // Cargo's directory for integration tests lies directly below the target directory.
-                let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-                let venv = cobalt_rig::openstack_available(test, target)?;
-                let plane = Arc::new(ControlPlane::up(&venv, &HOSTS).expect("a control plane"));
-                *shared = Arc::downgrade(&plane);
-                plane
-            }
-        };
-        Some(Turn { plane, _turn: TURN.lock().unwrap_or_else(PoisonError::into_inner) })
+        // Cargo's directory for integration tests lies directly below the target directory.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        cobalt_rig::Turn::wait(test, target, &HOSTS).map(Turn)
+    }
+
+    pub(crate) fn plane(&self) -> &Arc<ControlPlane> {
+        &self.0.plane
     }
 
     pub(crate) fn cloud(&self) -> Cloud {
-        Cloud::from_vars(self.plane.environment()).unwrap()
+        Cloud::from_vars(self.plane().environment()).unwrap()
     }
 
     pub(crate) async fn connect(&self) -> OpenStack {

@@ -40,7 +40,7 @@ async fn a_view_sees_a_real_region_with_one_call_per_part() {
         let host = HostName::from(name);
         let hypervisor = seen.hypervisor_on(&host).unwrap();
         assert_eq!(seen.service_on(&host).unwrap().id, hypervisor.service);
-        let (traits, _) = seen.traits_of(&hypervisor.id, Instant::now()).unwrap();
+        let traits = seen.traits_of(&hypervisor.id).unwrap();
         assert!(traits.names.contains("COMPUTE_NODE"), "{traits:?}");
     }
 
@@ -57,7 +57,7 @@ async fn a_view_sees_a_real_region_with_one_call_per_part() {
     view.touch_traits(provider);
     until("the new trait to be seen", || async {
         let seen = view.snapshot();
-        seen.traits_of(provider, Instant::now()).is_some_and(|(traits, _)| traits.names.contains("CUSTOM_SEEN"))
+        seen.traits_of(provider).is_some_and(|traits| traits.names.contains("CUSTOM_SEEN"))
     })
     .await;
     let remove = TraitChange { remove: add.add, ..TraitChange::default() };

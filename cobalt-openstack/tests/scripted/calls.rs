@@ -32,7 +32,13 @@ async fn a_list_is_read_with_all_its_pages_and_only_from_our_endpoint() {
     let ids: Vec<&str> = all.iter().map(|server| server.id.as_str()).collect();
     assert_eq!(ids, ["a", "b", "c"], "ordered, and without the host of a similar name");
     let queries: Vec<String> = cloud.requests(path).into_iter().map(|seen| seen.query).collect();
-    assert_eq!(queries, ["all_tenants=true&host=hv-1&limit=2", "all_tenants=true&host=hv-1&limit=2&marker=a"]);
+    assert_eq!(
+        queries,
+        [
+            "all_tenants=true&soft_deleted=true&host=hv-1&limit=2",
+            "all_tenants=true&soft_deleted=true&host=hv-1&limit=2&marker=a"
+        ]
+    );
 }
 
 #[tokio::test]

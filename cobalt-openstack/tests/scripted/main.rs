@@ -4,6 +4,7 @@
 mod calls;
 mod faults;
 mod login;
+mod test_bed;
 mod tls;
 
 use std::{sync::Arc, time::Duration};

@@ -6,7 +6,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase,
-        NewServer, NovaClient, NovaHypervisor, Server, ServerStatus, ServiceState,
+        NewServer, NovaClient, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState,
     },
 };
 use uuid::Uuid;
@@ -300,6 +300,16 @@ impl NovaClient for SimNova {
             let Some(id) = state.host_id(host) else { return Ok(Vec::new()) };
             let servers = state.nova.servers_of(id);
             Ok(servers.filter_map(|id| Some(state.show_server(id, state.nova.servers.get(&id)?))).collect())
+        })
+        .await
+    }
+
+    async fn servers_named(&self, name: &ServerName) -> Result<Vec<Server>> {
+        self.call("servers_named", format!("list our servers named {name}"), |state, _| {
+            let nova = &state.nova;
+            let own = nova.servers.iter().filter(|(_, server)| server.project == nova.own_project);
+            let meant = own.filter(|(_, server)| name.fits(&server.name));
+            Ok(meant.map(|(id, server)| state.show_server(*id, server)).collect())
         })
         .await
     }

@@ -12,6 +12,7 @@ mod migrate;
 mod placement;
 mod scheduler;
 mod servers;
+mod test_bed;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 pub use client::SimNova;
 pub use placement::SimPlacement;
+pub use test_bed::SimTestBed;
 
 use crate::world::HostId;
 
@@ -188,6 +190,21 @@ pub(crate) struct AggregateRecord {
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
+/// An image.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) id: Uuid,
+    pub(crate) name: String,
+}
+
+/// A network. All are of the project we log in to.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) id: Uuid,
+    pub(crate) name: String,
+    pub(crate) shared: bool,
+}
+
 /// Everything Nova and Placement know.
 #[derive(Debug)]
 pub(crate) struct Nova {
@@ -208,6 +225,11 @@ pub(crate) struct Nova {
     /// The next so many live migrations fail, with this text.
     pub(crate) doom: Option<(u64, String)>,
     pub(crate) projects: Vec<Arc<str>>,
+    /// The project that whoever uses the seam is logged in to.
+    pub(crate) own_project: Arc<str>,
+    /// The oldest first.
+    pub(crate) images: Vec<Image>,
+    pub(crate) networks: Vec<Network>,
     domain_number: u32,
     migration_number: u64,
     aggregate_number: u64,
@@ -234,6 +256,10 @@ impl Default for Nova {
             enable_new_services: true,
             doom: None,
             projects: (1..=8).map(|n| Arc::from(format!("project-{n}"))).collect(),
+            own_project: Arc::from("operator"),
+            // Not by chance: a region has them before anything happens in it.
+            images: vec![Image { id: Uuid::from_u128(0x1111), name: "cirros".into() }],
+            networks: vec![Network { id: Uuid::from_u128(0x2222), name: "private".into(), shared: false }],
             domain_number: 0,
             migration_number: 0,
             aggregate_number: 0,

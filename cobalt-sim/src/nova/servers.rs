@@ -142,6 +142,14 @@ impl State {
         let flavor = self.nova.flavors.get(&new.flavor).cloned();
         let flavor =
             flavor.ok_or_else(|| Error::refused(operation, format!("flavor {} could not be found", new.flavor)))?;
+        if !self.nova.images.iter().any(|image| image.id.to_string() == new.image) {
+            return Err(Error::refused(operation, format!("image {} could not be found", new.image)));
+        }
+        if let Some(network) = &new.network
+            && !self.nova.networks.iter().any(|other| other.id.to_string() == *network)
+        {
+            return Err(Error::refused(operation, format!("network {network} could not be found")));
+        }
         let flavor = if new.volume.is_some() && flavor.disk_gb > 0 {
             Arc::new(Flavor { disk_gb: 0, ..(*flavor).clone() })
         } else {
@@ -170,6 +178,7 @@ impl State {
         let id = self.random_uuid();
         let mut server = self.blank_server(new.name.clone(), &flavor);
         server.zone = zone.map(Arc::from);
+        server.project = self.nova.own_project.clone();
         self.nova.servers.insert(id, server);
         match self.schedule(&wish) {
             Some(host) => {
@@ -194,6 +203,10 @@ impl State {
     pub(crate) fn server_built(&mut self, id: Uuid) {
         let Some(server) = self.nova.servers.get(&id) else { return };
         let (Some(host), ServerStatus::Build) = (server.host, &server.status) else { return };
+        if server.task == Some(TaskState::Deleting) {
+            // Its owner has thought better of it.
+            return;
+        }
         if !self.host(host).answers() || self.service_state(host) == ServiceState::Down {
             self.server_fails(id, "the host did not answer");
             return;

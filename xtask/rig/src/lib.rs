@@ -38,11 +38,26 @@
 //! # }
 //! ```
 //!
+//! For tests there is one plane per process, and a [`Turn`] on it. What they find there:
+//!
+//! | Wanted | By |
+//! |---|---|
+//! | computes of any name, added, stopped as kubelet does, killed, started again | [`ControlPlane::start_compute`], [`stop_compute`](ControlPlane::stop_compute), [`kill_compute`](ControlPlane::kill_compute), [`wait_for_compute`](ControlPlane::wait_for_compute) |
+//! | the guests of a host, and when they change | [`Compute::guests`], [`Compute::watch`] |
+//! | live migrations (eight at a time per host) that take long, or fail | [`Compute::migrations_take`], [`refuse_migrations`](Compute::refuse_migrations) |
+//! | servers that cannot be made | [`Compute::refuse_guests`] |
+//! | servers on a host or anywhere, of any flavor, in any project | [`ControlPlane::boot`], [`request`](ControlPlane::request) with a [`Boot`], [`act`](ControlPlane::act), [`delete`](ControlPlane::delete) |
+//! | aggregates, zones, flavors with extra specs, images, networks | [`ControlPlane::add_aggregate`], [`add_flavor`](ControlPlane::add_flavor), [`add_image`](ControlPlane::add_image), [`add_network`](ControlPlane::add_network) |
+//! | a service that is away or comes back; tokens that are worth nothing | [`ControlPlane::kill`], [`start`](ControlPlane::start), [`restart`](ControlPlane::restart), [`revoke_tokens`](ControlPlane::revoke_tokens) |
+//! | who logs in: the operator, the project of smoke tests, a customer | [`Account`], [`ControlPlane::environment_of`] |
+//! | the truth, by another way than the one under test | [`ControlPlane::services`], [`providers`](ControlPlane::providers), [`allocations`](ControlPlane::allocations), [`aggregates`](ControlPlane::aggregates), [`servers_on`](ControlPlane::servers_on), [`migrations_of`](ControlPlane::migrations_of) |
+//!
 //! # Nothing stays behind
 //!
 //! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
 //! pipe closes, that process ends, and the kernel ends everything else in its namespaces: daemons, guests, interfaces.
-//! What can be left is a directory with a note of its owner; the next rig removes it.
+//! What can be left is a directory with a note of its owner; the next rig removes it. (That of a control plane, which is
+//! larger, goes with its namespaces.)
 //!
 //! # Requirements
 //!
@@ -64,5 +79,8 @@ mod requirements;
 pub use error::{Error, Result};
 pub use guest::{Act, Disk, DomainType, Guest, Kernel};
 pub use libvirt::{Host, HostOptions, Hosts, Sasl};
-pub use openstack::{Compute, ControlPlane, ControlService, Venv};
+pub use openstack::{
+    Account, Boot, Compute, ComputeGuest, ControlPlane, ControlService, GuestState, GuestWatch, SeenAggregate,
+    SeenMigration, SeenProvider, SeenServer, SeenService, Turn, Venv,
+};
 pub use requirements::{available, missing, openstack_available, openstack_requirements, requirements, skip};

@@ -49,6 +49,18 @@ impl Namespace {
         pid.filter(|_| line == "ready\n").ok_or_else(|| lost(doing))
     }
 
+    /// Removes a directory when the namespaces end, in whatever way we do: everybody within is gone by then.
+    pub(crate) fn remove_at_end(&mut self, directory: &std::path::Path) -> Result<()> {
+        let doing = "talk to the first process of a namespace";
+        let path = directory.display().to_string();
+        if path.contains(['\'', '\n']) {
+            return Err(lost(doing));
+        }
+        let pipe = self.holder.stdin.as_mut().ok_or_else(|| lost(doing))?;
+        let line = format!("trap \"kill -KILL -1; rm -rf -- '{path}'\" EXIT\n");
+        pipe.write_all(line.as_bytes()).map_err(Error::io(doing))
+    }
+
     /// The id of the first process, by which others find the namespaces.
     pub(crate) fn pid(&self) -> String {
         self.init.to_string()
@@ -98,4 +110,29 @@ impl Drop for Namespace {
 
 fn lost(doing: &str) -> Error {
     Error::Io { doing: doing.to_owned(), source: std::io::ErrorKind::BrokenPipe.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_ends_with_the_namespaces_though_somebody_still_writes_to_it() {
+        let test = "a_directory_ends_with_the_namespaces_though_somebody_still_writes_to_it";
+        if !crate::requirements::namespaces_available(test) {
+            return;
+        }
+        let base = tempfile::tempdir().expect("a directory");
+        let directory = base.path().join("its own");
+        std::fs::create_dir(&directory).expect("a directory within");
+        let mut namespace = Namespace::new().expect("namespaces");
+        namespace.remove_at_end(&directory).expect("an order");
+        let file = directory.join("busy");
+        let busy = format!("(while :; do date >> '{}'; done) > /dev/null 2>&1 &", file.display());
+        namespace.run(["bash", "-c", &busy]).expect("a process within");
+        crate::process::wait_until("a first line", std::time::Duration::from_secs(60), || file.exists())
+            .expect("a line");
+        drop(namespace);
+        assert!(!directory.exists());
+    }
 }

@@ -17,18 +17,25 @@
 mod compute;
 mod config;
 mod launcher;
+mod queries;
+mod shared;
 mod state;
 mod venv;
+mod verbs;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-pub use compute::Compute;
+pub use compute::{Compute, ComputeGuest, GuestState, GuestWatch};
+pub use queries::{SeenAggregate, SeenMigration, SeenProvider, SeenServer, SeenService};
+pub use shared::Turn;
 pub use venv::Venv;
+pub use verbs::Boot;
 
 use crate::error::{Error, Result, create};
 use crate::namespace::Namespace;
@@ -62,15 +69,6 @@ pub enum ControlService {
 }
 
 impl ControlService {
-    const ALL: [ControlService; 6] = [
-        ControlService::Keystone,
-        ControlService::Placement,
-        ControlService::Glance,
-        ControlService::NovaApi,
-        ControlService::NovaConductor,
-        ControlService::NovaScheduler,
-    ];
-
     fn name(self) -> &'static str {
         match self {
             ControlService::Keystone => "keystone",
@@ -79,6 +77,29 @@ impl ControlService {
             ControlService::NovaApi => "nova-api",
             ControlService::NovaConductor => "nova-conductor",
             ControlService::NovaScheduler => "nova-scheduler",
+        }
+    }
+}
+
+/// Who logs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Account {
+    /// The cloud's administrator, in the project `admin`.
+    Operator,
+    /// Who runs smoke tests, in the project `test`. To choose a host is an administrator's right, so this is one too.
+    Tester,
+    /// A customer, in the project `demo`.
+    Customer,
+}
+
+impl Account {
+    /// The names of the user and of the project.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Account::Operator => ("admin", "admin"),
+            Account::Tester => ("test", "test"),
+            Account::Customer => ("demo", "demo"),
         }
     }
 }
@@ -93,6 +114,7 @@ pub struct ControlPlane {
     layout: Layout,
     address: String,
     image: String,
+    phases: Vec<(&'static str, Duration)>,
     running: Mutex<Vec<(ControlService, Pid)>>,
     computes: Mutex<Vec<(String, Option<Pid>)>>,
     _place: Place,
@@ -101,16 +123,20 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Brings it up with computes of these names. Returns when all of them are ready for servers.
     pub fn up(venv: &Venv, computes: &[&str]) -> Result<ControlPlane> {
+        let mut phases = Phases::begin();
         let base = std::env::temp_dir().join("cobalt-rig");
         let place = Place::claim(&base)?;
         let network = Network::new(&place)?;
-        let namespace = Namespace::new()?;
+        let mut namespace = Namespace::new()?;
+        namespace.remove_at_end(place.directory())?;
         let address = network.connect(&place, 1, &namespace)?;
         let layout = Layout { directory: place.directory().join("openstack") };
         layout.write_control(venv)?;
         let launcher = Launcher::start(&namespace, venv, &layout)?;
-        state::bring(&launcher, venv, &layout)?;
+        phases.end("namespaces and launcher");
+        let broker = state::bring(&launcher, venv, &layout)?;
         state::publish(&layout, &namespace, &address)?;
+        phases.end("databases");
         let mut plane = ControlPlane {
             launcher,
             _namespace: namespace,
@@ -118,26 +144,44 @@ impl ControlPlane {
             layout,
             address,
             image: String::new(),
+            phases: Vec::new(),
             running: Mutex::default(),
             computes: Mutex::default(),
             _place: place,
         };
         plane.launcher.start_neutron(&plane.layout)?;
-        for service in ControlService::ALL {
+        // Programs of their own, which import what they need while the launcher imports Nova.
+        for service in [ControlService::Keystone, ControlService::Placement, ControlService::Glance] {
+            plane.start(service)?;
+        }
+        plane.launcher.preload()?;
+        phases.end("imports of Nova");
+        state::wait_for_broker(&plane.launcher, &plane.layout, broker)?;
+        for service in [ControlService::NovaConductor, ControlService::NovaApi, ControlService::NovaScheduler] {
             plane.start(service)?;
         }
         // A compute that cannot reach these at its start ends.
         plane.wait_for("placement", "/resource_providers", |_| true)?;
+        phases.end("Keystone and Placement");
         for name in computes {
             plane.start_compute(name)?;
         }
         plane.wait_for("compute", "/os-services?binary=nova-compute", |_| true)?;
         plane.wait_for("image", "/v2/images", |_| true)?;
+        phases.end("Nova's API and Glance");
         plane.image = plane.launcher.furnish()?;
+        phases.end("image and flavors");
         for name in computes {
             plane.wait_for_compute(name)?;
         }
+        phases.end("computes");
+        plane.phases = phases.told;
         Ok(plane)
+    }
+
+    /// What its start was made of, and how long each part took.
+    pub fn phases(&self) -> &[(&'static str, Duration)] {
+        &self.phases
     }
 
     /// The address that its services have for us.
@@ -151,13 +195,19 @@ impl ControlPlane {
     }
 
     /// What a client needs in its environment to be its administrator.
-    pub fn environment(&self) -> Vec<(String, String)> {
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        self.environment_of(Account::Operator)
+    }
+
+    /// The same for another account.
+    pub fn environment_of(&self, account: Account) -> BTreeMap<String, String> {
+        let (user, project) = account.names();
         let pairs = [
             ("OS_AUTH_URL", self.auth_url()),
-            ("OS_USERNAME", "admin".to_owned()),
+            ("OS_USERNAME", user.to_owned()),
             ("OS_PASSWORD", config::PASSWORD.to_owned()),
             ("OS_USER_DOMAIN_NAME", "Default".to_owned()),
-            ("OS_PROJECT_NAME", "admin".to_owned()),
+            ("OS_PROJECT_NAME", project.to_owned()),
             ("OS_PROJECT_DOMAIN_NAME", "Default".to_owned()),
             ("OS_REGION_NAME", "RegionOne".to_owned()),
             ("OS_INTERFACE", "public".to_owned()),
@@ -177,7 +227,19 @@ impl ControlPlane {
 
     /// A raw call as administrator: the status, and the body. `service` is `compute`, `identity`, ….
     pub fn api(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
-        self.launcher.api(method, service, path, body)
+        self.api_as(Account::Operator, method, service, path, body)
+    }
+
+    /// The same by somebody else.
+    pub fn api_as(
+        &self,
+        account: Account,
+        method: &str,
+        service: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value)> {
+        self.launcher.api_as(account, method, service, path, body)
     }
 
     /// Starts a service unless it runs.
@@ -200,7 +262,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Adds a compute, or starts one again that was killed. Does not wait for it.
+    /// Adds a compute, or starts one again that was stopped or killed. Does not wait for it.
     pub fn start_compute(&self, name: &str) -> Result<()> {
         let mut computes = self.computes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = computes.iter_mut().find(|(other, _)| other == name);
@@ -220,9 +282,29 @@ impl ControlPlane {
 
     /// Ends a compute without a warning. Its guests are still in its files.
     pub fn kill_compute(&self, name: &str) -> Result<()> {
+        self.take_compute(name).map_or(Ok(()), |pid| self.launcher.kill(pid))
+    }
+
+    /// Asks a compute to end and waits until it has, as kubelet does with the pod of a node that may run it no longer.
+    /// Nova sees its service as down when it has not reported for half a minute. Its guests are still in its files.
+    pub fn stop_compute(&self, name: &str) -> Result<()> {
+        let Some(pid) = self.take_compute(name) else { return Ok(()) };
+        self.launcher.tell(pid, 15)?;
+        let ended = self.wait_until(&format!("the end of nova-compute of {name}"), || !self.launcher.is_alive(pid));
+        // It must not come back to life in anybody's books.
+        ended.or_else(|_| self.launcher.kill(pid))
+    }
+
+    /// Whether a compute's process is there.
+    pub fn compute_runs(&self, name: &str) -> bool {
+        let computes = self.computes.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = computes.iter().find(|(other, _)| other == name).and_then(|(_, pid)| *pid);
+        pid.is_some_and(|pid| self.launcher.is_alive(pid))
+    }
+
+    fn take_compute(&self, name: &str) -> Option<Pid> {
         let mut computes = self.computes.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = computes.iter_mut().find(|(other, _)| other == name).and_then(|(_, pid)| pid.take());
-        pid.map_or(Ok(()), |pid| self.launcher.kill(pid))
+        computes.iter_mut().find(|(other, _)| other == name).and_then(|(_, pid)| pid.take())
     }
 
     /// What a compute has, and how to make it behave differently.
@@ -239,49 +321,31 @@ impl ControlPlane {
         })
     }
 
-    /// Puts a server on a host and waits until it runs.
-    pub fn boot(&self, host: &str, name: &str) -> Result<String> {
-        let server = json!({"server": {
-            "name": name, "flavorRef": "1", "imageRef": self.image, "networks": "none",
-            "availability_zone": format!("nova:{host}"),
-        }});
-        let (status, body) = self.api("POST", "compute", "/servers", Some(&server))?;
-        let failed = |said: String| Error::Failed { command: format!("boot {name} on {host}"), said };
-        let id = body["server"]["id"].as_str().ok_or_else(|| failed(format!("{status} {body}")))?.to_owned();
-        let path = format!("/servers/{id}");
-        let (mut fault, mut looks) = (None, 0);
-        self.wait_for("compute", &path, |body| {
-            if body["server"]["status"] == "ERROR" {
-                // The reason comes a moment after the status, if it comes.
-                looks += 1;
-                let said = body["server"]["fault"]["message"].as_str().map(str::to_owned);
-                fault = said.or_else(|| (looks > 25).then(|| "it does not say why".to_owned()));
-            }
-            fault.is_some() || body["server"]["status"] == "ACTIVE"
-        })?;
-        fault.map_or(Ok(id), |fault| Err(failed(fault)))
-    }
-
     /// Asks until an answer is a success and as wanted.
     fn wait_for(&self, service: &str, path: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<()> {
-        let started = Instant::now();
-        loop {
+        self.wait_until(&format!("{service} {path} ready"), || {
             // Before it listens there is no answer at all.
-            if let Ok((status, body)) = self.api("GET", service, path, None)
-                && status < 300
-                && wanted(&body)
-            {
-                return Ok(());
-            }
+            let answer = self.api("GET", service, path, None);
+            answer.is_ok_and(|(status, body)| status < 300 && wanted(&body))
+        })
+    }
+
+    /// Waits for a condition that nobody announces, as long as everything runs that should.
+    fn wait_until(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+        let started = Instant::now();
+        while !condition() {
             if let Some(name) = self.fallen() {
                 return Err(Error::Failed { command: name, said: format!("it ended by itself{}", self.tail()) });
             }
             if started.elapsed() > START_LIMIT {
-                let what = format!("{service} {path} did not become ready: {}", self.tail());
-                return Err(Error::Late { what, seconds: START_LIMIT.as_secs() });
+                return Err(Error::Late {
+                    what: format!("no {what}: {}", self.tail()),
+                    seconds: START_LIMIT.as_secs(),
+                });
             }
             std::thread::sleep(PAUSE);
         }
+        Ok(())
     }
 
     /// A service or compute that should run and does not.
@@ -314,6 +378,23 @@ impl ControlPlane {
     /// Where the logs are.
     pub fn logs(&self) -> PathBuf {
         self.layout.logs()
+    }
+}
+
+/// A stopwatch.
+struct Phases {
+    since: Instant,
+    told: Vec<(&'static str, Duration)>,
+}
+
+impl Phases {
+    fn begin() -> Phases {
+        Phases { since: Instant::now(), told: Vec::new() }
+    }
+
+    fn end(&mut self, name: &'static str) {
+        self.told.push((name, self.since.elapsed()));
+        self.since = Instant::now();
     }
 }
 

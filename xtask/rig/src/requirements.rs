@@ -78,6 +78,12 @@ fn absent(needs: &[Need]) -> Vec<Need> {
     NAMESPACES.iter().chain(needs).filter(|(what, _)| !there(what)).copied().collect()
 }
 
+/// Whether namespaces can be made here. Otherwise the test is told as skipped.
+#[cfg(test)]
+pub(crate) fn namespaces_available(test: &str) -> bool {
+    possible(test, &absent(&[]))
+}
+
 /// Whether hosts with libvirt can be brought up here. Otherwise the test is told as skipped: [`skip`].
 pub fn available(test: &str) -> bool {
     possible(test, &missing())

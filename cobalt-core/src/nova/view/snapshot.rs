@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Part;
 use crate::{
-    ids::{HostName, ProviderId},
+    ids::{HostName, ProviderId, ServiceId},
     nova::{Aggregate, ComputeService, NovaHypervisor, Traits},
 };
 
@@ -30,9 +30,23 @@ impl<T> Listing<T> {
         Self { items: items.into(), number, at }
     }
 
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Vec<T>))
+    where
+        T: Clone,
+    {
+        let mut items = self.items.to_vec();
+        change(&mut items);
+        self.items = items.into();
+    }
+
     /// What was listed, in the order of the seam.
     pub fn items(&self) -> &[T] {
         &self.items
+    }
+
+    /// The shared list itself.
+    pub fn into_items(self) -> Arc<[T]> {
+        self.items
     }
 
     /// How long ago that was.
@@ -50,8 +64,8 @@ pub struct Snapshot {
     pub hypervisors: Option<Listing<NovaHypervisor>>,
     /// Aggregates.
     pub aggregates: Option<Listing<Aggregate>>,
-    /// `None` where there is no such provider.
-    pub(super) traits: BTreeMap<ProviderId, (Option<Traits>, Instant)>,
+    /// `None` where there is no such provider. Shared: each new look is a copy of the last one with one thing changed.
+    pub(super) traits: BTreeMap<ProviderId, (Option<Arc<Traits>>, Instant)>,
 }
 
 impl Snapshot {
@@ -76,7 +90,7 @@ impl Snapshot {
     /// How long ago the traits were looked for that wait longest; `None` if a known hypervisor's never were.
     pub fn trait_age(&self, now: Instant) -> Option<Duration> {
         let hypervisors = self.hypervisors.as_ref()?.items();
-        let age = |(_, at): &(Option<Traits>, Instant)| now.saturating_duration_since(*at);
+        let age = |(_, at): &(Option<Arc<Traits>>, Instant)| now.saturating_duration_since(*at);
         let ages = hypervisors.iter().map(|hypervisor| self.traits.get(&hypervisor.id).map(age));
         ages.collect::<Option<Vec<_>>>().map(|ages| ages.into_iter().max().unwrap_or_default())
     }
@@ -99,15 +113,40 @@ impl Snapshot {
         items.binary_search_by(|hypervisor| hypervisor.host.cmp(host)).ok().map(|index| &items[index])
     }
 
+    /// The compute service with this UUID.
+    pub fn service(&self, id: &ServiceId) -> Option<&ComputeService> {
+        self.services.as_ref()?.items().iter().find(|service| service.id == *id)
+    }
+
+    /// The hypervisor with this UUID.
+    pub fn hypervisor(&self, id: &ProviderId) -> Option<&NovaHypervisor> {
+        self.hypervisors.as_ref()?.items().iter().find(|hypervisor| hypervisor.id == *id)
+    }
+
+    /// The aggregate of exactly this name.
+    pub fn aggregate(&self, name: &str) -> Option<&Aggregate> {
+        self.aggregates.as_ref()?.items().iter().find(|aggregate| aggregate.name == name)
+    }
+
     /// The aggregates this host is a member of.
     pub fn aggregates_of<'a>(&'a self, host: &'a HostName) -> impl Iterator<Item = &'a Aggregate> {
         let items = self.aggregates.iter().flat_map(Listing::items);
         items.filter(move |aggregate| aggregate.hosts.contains(host))
     }
 
-    /// A provider's traits, and how long ago they were read; `None` if they were not, or there is no such provider.
-    pub fn traits_of(&self, id: &ProviderId, now: Instant) -> Option<(&Traits, Duration)> {
+    /// The same as [`Snapshot::traits_of`], as they are shared between looks.
+    pub(crate) fn shared_traits_of(&self, id: &ProviderId) -> Option<&Arc<Traits>> {
+        self.traits.get(id)?.0.as_ref()
+    }
+
+    /// A provider's traits as they were read last; `None` if they were not, or there is no such provider.
+    pub fn traits_of(&self, id: &ProviderId) -> Option<&Traits> {
+        self.shared_traits_of(id).map(Arc::as_ref)
+    }
+
+    /// The same, and how long ago they were read.
+    pub fn aged_traits_of(&self, id: &ProviderId, now: Instant) -> Option<(&Traits, Duration)> {
         let (traits, at) = self.traits.get(id)?;
-        traits.as_ref().map(|traits| (traits, now.saturating_duration_since(*at)))
+        traits.as_deref().map(|traits| (traits, now.saturating_duration_since(*at)))
     }
 }

@@ -126,6 +126,7 @@ impl Layout {
         format!(
             "[DEFAULT]\nhost = {host}\nmy_ip = 127.0.0.1\nstate_path = {state}\ntransport_url = {TRANSPORT}\n\
              compute_driver = cobalt.CobaltDriver\nreport_interval = 3\nservice_down_time = 30\n\
+             graceful_shutdown_timeout = 10\nmanager_shutdown_timeout = 5\n\
              heal_instance_info_cache_interval = -1\nsync_power_state_interval = -1\n\
              running_deleted_instance_poll_interval = 0\nupdate_resources_interval = 10\n\
              vif_plugging_is_fatal = false\nvif_plugging_timeout = 0\nmax_concurrent_live_migrations = 8\n\
@@ -166,10 +167,11 @@ fn login(user: &str, url: &str) -> String {
 }
 
 fn authtoken(user: &str) -> String {
+    // A token that is revoked is to be noticed soon, not after five minutes.
     let login = login(user, "http://127.0.0.1:5000");
     format!(
         "[keystone_authtoken]\nwww_authenticate_uri = http://127.0.0.1:5000\ninterface = internal\n\
-         service_token_roles_required = true\n{login}"
+         service_token_roles_required = true\ntoken_cache_time = 2\n{login}"
     )
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ControlService;
 use super::config::{self, Layout};
 use super::venv::Venv;
+use super::{Account, ControlService};
 use crate::error::{Error, Result, write};
 use crate::namespace::Namespace;
 use crate::process;
@@ -44,7 +44,8 @@ impl Launcher {
         let mut command = Command::new("nsenter");
         command.args(namespace.enter()).arg(venv.program("python")).arg(&program);
         command.env_clear().env("PATH", path).env("LC_ALL", "C.UTF-8").env("HOME", &layout.directory);
-        command.env("PYTHONPATH", &layout.directory).env("PYTHONDONTWRITEBYTECODE", "1");
+        // The installer compiles nothing. What is used is compiled once and kept, beside the packages.
+        command.env("PYTHONPATH", &layout.directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().map_err(Error::io("run nsenter"))?;
         let gone = || lost("it has no pipes");
@@ -117,6 +118,11 @@ impl Launcher {
         self.ask(&json!({"stop": pid.0, "signal": 15})).map(drop)
     }
 
+    /// Sends a signal, and does not wait for what comes of it.
+    pub(super) fn tell(&self, pid: Pid, signal: i32) -> Result<()> {
+        self.ask(&json!({"tell": pid.0, "signal": signal})).map(drop)
+    }
+
     pub(super) fn is_alive(&self, pid: Pid) -> bool {
         self.ask(&json!({"alive": pid.0})).is_ok_and(|answer| answer["alive"] == true)
     }
@@ -126,10 +132,29 @@ impl Launcher {
         self.ask(&json!({"listens": port})).is_ok_and(|answer| answer["listens"] == true)
     }
 
-    pub(super) fn api(&self, method: &str, service: &str, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
-        let answer = self.ask(&json!({"api": [method, service, path, body]}))?;
+    pub(super) fn api_as(
+        &self,
+        account: Account,
+        method: &str,
+        service: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value)> {
+        let answer = self.ask(&json!({"api": [method, service, path, body], "as": account.names()}))?;
         let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
         Ok((status, answer["body"].clone()))
+    }
+
+    /// A new token of an account.
+    pub(super) fn log_in(&self, account: Account) -> Result<String> {
+        let answer = self.ask(&json!({"login": account.names()}))?;
+        answer["token"].as_str().map(str::to_owned).ok_or_else(|| lost("it got no token"))
+    }
+
+    /// What Nova answers to a token.
+    pub(super) fn probe(&self, token: &str) -> Result<u16> {
+        let answer = self.ask(&json!({"probe": token}))?;
+        Ok(answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0))
     }
 
     /// Fills Keystone with users and endpoints.
@@ -140,7 +165,18 @@ impl Launcher {
     /// Makes flavors and an image, and answers the image's id.
     pub(super) fn furnish(&self) -> Result<String> {
         let answer = self.ask(&json!({"furnish": true}))?;
-        answer["image"].as_str().map(str::to_owned).ok_or_else(|| lost("it made no image"))
+        answer["id"].as_str().map(str::to_owned).ok_or_else(|| lost("it made no image"))
+    }
+
+    /// Makes an image, and answers its id.
+    pub(super) fn add_image(&self, name: &str) -> Result<String> {
+        let answer = self.ask(&json!({"image": name}))?;
+        answer["id"].as_str().map(str::to_owned).ok_or_else(|| lost("it made no image"))
+    }
+
+    /// Imports Nova, which its services are forked from.
+    pub(super) fn preload(&self) -> Result<()> {
+        self.ask(&json!({"preload": true})).map(drop)
     }
 
     pub(super) fn start_control(&self, service: ControlService, layout: &Layout) -> Result<Pid> {

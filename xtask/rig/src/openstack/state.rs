@@ -9,13 +9,13 @@ use serde_json::json;
 use super::config::{self, Layout, words};
 use super::launcher::{Launcher, Pid};
 use super::venv::Venv;
-use super::{ControlService, copy};
+use super::{Account, ControlService, copy};
 use crate::error::{Error, Result, create};
 use crate::namespace::Namespace;
 use crate::process;
 
 /// Another recipe, another copy: to be changed with what [`fill`] makes.
-pub(super) const RECIPE: &str = "1";
+pub(super) const RECIPE: &str = "2";
 
 /// The host in the public endpoints of a copy. Each rig writes its own address over it.
 const PLACEHOLDER: &str = "rig.invalid";
@@ -24,8 +24,8 @@ const DATABASES: [&str; 6] = ["keystone", "placement", "glance", "nova_api", "no
 
 const START_LIMIT: Duration = Duration::from_secs(180);
 
-/// Database and broker run afterwards, and the database has everything.
-pub(super) fn bring(launcher: &Launcher, venv: &Venv, layout: &Layout) -> Result<()> {
+/// The database runs afterwards and has everything; the broker is on its way.
+pub(super) fn bring(launcher: &Launcher, venv: &Venv, layout: &Layout) -> Result<Pid> {
     let broker = start_broker(launcher, layout)?;
     let cache = venv.cache();
     create(cache.parent().unwrap_or(&cache))?;
@@ -37,6 +37,8 @@ pub(super) fn bring(launcher: &Launcher, venv: &Venv, layout: &Layout) -> Result
         std::fs::remove_dir_all(layout.state()).map_err(Error::io("clear the state"))?;
         copy(&cache, &layout.state())?;
     } else {
+        // All of Nova's own tools are forks of the launcher too.
+        launcher.preload()?;
         fill(launcher, layout)?;
         let part = cache.with_extension(format!("{}.part", std::process::id()));
         let _ = std::fs::remove_dir_all(&part);
@@ -45,6 +47,10 @@ pub(super) fn bring(launcher: &Launcher, venv: &Venv, layout: &Layout) -> Result
     }
     drop(lock);
     start_database(launcher, layout)?;
+    Ok(broker)
+}
+
+pub(super) fn wait_for_broker(launcher: &Launcher, layout: &Layout, broker: Pid) -> Result<()> {
     let ready = || launcher.listens(5672) || !launcher.is_alive(broker);
     process::wait_until("RabbitMQ listening", START_LIMIT, ready)?;
     if launcher.is_alive(broker) {
@@ -193,7 +199,10 @@ fn fill(launcher: &Launcher, layout: &Layout) -> Result<()> {
     ];
     launcher.finish("keystone-manage bootstrap", keystone_manage(&bootstrap)?, &log)?;
     let server = launcher.start_control(ControlService::Keystone, layout)?;
-    let answers = || launcher.api("GET", "identity", "", None).is_ok_and(|(status, _)| status == 200);
+    let answers = || {
+        let answer = launcher.api_as(Account::Operator, "GET", "identity", "", None);
+        answer.is_ok_and(|(status, _)| status == 200)
+    };
     process::wait_until("Keystone answering", START_LIMIT, answers)?;
     launcher.populate(PLACEHOLDER)?;
     launcher.kill(server)?;

@@ -1,8 +1,9 @@
 """Runs the services of a small OpenStack, and does to them as it is told.
 
-Started inside the namespaces of a rig. It has imported Nova, so that each of Nova's services is a fork and not another
-four seconds of imports. (Not the others: all of them register their options in one place, and collide.) One JSON object per line comes in, one per line goes out. Its end is the end of its
-input: the namespaces end then too, and with them everything that it started.
+Started inside the namespaces of a rig. Once told to, it imports Nova, so that each of Nova's services is a fork and not
+another few seconds of imports. (Not the others: all of them register their options in one place, and collide.) One JSON
+object per line comes in, one per line goes out. Its end is the end of its input: the namespaces end then too, and with
+them everything that it started.
 """
 import importlib
 import json
@@ -26,10 +27,11 @@ ENDPOINTS = {
 VERSIONS = {'compute': '2.95', 'placement': '1.39'}
 
 
-def preload():
+def preload(_):
     os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
     for name in ('waitress', 'nova.cmd.compute', 'nova.cmd.conductor', 'nova.cmd.scheduler', 'nova.virt.cobalt'):
         importlib.import_module(name)
+    return {}
 
 
 def become(command):
@@ -89,6 +91,14 @@ def stop(command):
     return wait({'wait': command['stop']})
 
 
+def tell(command):
+    try:
+        os.kill(command['tell'], command['signal'])
+    except ProcessLookupError:
+        pass
+    return {}
+
+
 def alive(command):
     try:
         pid, _ = os.waitpid(command['alive'], os.WNOHANG)
@@ -113,33 +123,42 @@ def request(method, url, body=None, headers=None):
         return error.code, error.read(), error.headers
 
 
-TOKEN = None
+TOKENS = {}
 
 
-def token():
-    global TOKEN
-    if TOKEN is None:
-        who = {'user': {'name': 'admin', 'domain': {'id': 'default'}, 'password': PASSWORD}}
-        scope = {'project': {'name': 'admin', 'domain': {'id': 'default'}}}
-        status, body, headers = request('POST', KEYSTONE + '/auth/tokens',
-                                        {'auth': {'identity': {'methods': ['password'], 'password': who}, 'scope': scope}})
-        if status != 201:
-            raise RuntimeError('login: %s %s' % (status, body[:200]))
-        TOKEN = headers['X-Subject-Token']
-    return TOKEN
+def login(user, project):
+    who = {'user': {'name': user, 'domain': {'id': 'default'}, 'password': PASSWORD}}
+    scope = {'project': {'name': project, 'domain': {'id': 'default'}}}
+    wanted = {'auth': {'identity': {'methods': ['password'], 'password': who}, 'scope': scope}}
+    status, body, headers = request('POST', KEYSTONE + '/auth/tokens', wanted)
+    if status != 201:
+        raise RuntimeError('login: %s %s' % (status, body[:200]))
+    return headers['X-Subject-Token']
+
+
+def token(user='admin', project='admin'):
+    if (user, project) not in TOKENS:
+        TOKENS[user, project] = login(user, project)
+    return TOKENS[user, project]
+
+
+def probe(command):
+    """Whether Nova accepts a token."""
+    status, _, _ = request('GET', ENDPOINTS['compute'] + '/servers', headers={'X-Auth-Token': command['probe']})
+    return {'status': status}
 
 
 def api(command):
-    """A raw call as administrator."""
-    global TOKEN
+    """A raw call, as the administrator or as somebody else."""
     method, service, path, body = command['api']
+    who = tuple(command.get('as', ('admin', 'admin')))
     for attempt in (1, 2):
-        headers = {'X-Auth-Token': token(), **command.get('headers', {})}
+        headers = {'X-Auth-Token': token(*who), **command.get('headers', {})}
         if service in VERSIONS:
             headers['OpenStack-API-Version'] = '%s %s' % (service, command.get('version', VERSIONS[service]))
         status, answer, _ = request(method, ENDPOINTS[service] + path, body, headers)
         if status == 401 and attempt == 1:
-            TOKEN = None
+            TOKENS.pop(who, None)
             continue
         try:
             return {'status': status, 'body': json.loads(answer) if answer else None}
@@ -158,9 +177,9 @@ def populate(command):
     """Users, projects, services and endpoints; the public ones carry a name that each rig replaces by its address."""
     roles = {role['name']: role['id'] for role in must('GET', 'identity', '/roles')['roles']}
     project = lambda name: must('POST', 'identity', '/projects', {'project': {'name': name, 'domain_id': 'default'}})['project']['id']
-    service_project, demo = project('service'), project('demo')
+    service_project, demo, test = project('service'), project('demo'), project('test')
     people = [(name, service_project, ('admin', 'service')) for name in ('nova', 'placement', 'glance')]
-    for name, where, wanted in people + [('demo', demo, ('member',))]:
+    for name, where, wanted in people + [('demo', demo, ('member',)), ('test', test, ('admin', 'member'))]:
         user = {'name': name, 'domain_id': 'default', 'password': PASSWORD, 'default_project_id': where}
         user = must('POST', 'identity', '/users', {'user': user})['user']['id']
         for role in wanted:
@@ -177,24 +196,31 @@ def populate(command):
 
 
 def furnish(_):
-    """What every test needs: flavors, and an image of half a kilobyte."""
+    """What every test needs: flavors, and an image."""
     for flavor in ({'id': '1', 'name': 'tiny', 'ram': 64, 'vcpus': 1, 'disk': 0},
                    {'id': '2', 'name': 'small', 'ram': 512, 'vcpus': 1, 'disk': 1}):
         must('POST', 'compute', '/flavors', {'flavor': flavor})
-    image = must('POST', 'image', '/v2/images', {'name': 'cirros', 'disk_format': 'raw', 'container_format': 'bare', 'visibility': 'public'})['id']
+    return image({'image': 'cirros'})
+
+
+def image(command):
+    """An image of half a kilobyte, ready to be booted."""
+    made = {'name': command['image'], 'disk_format': 'raw', 'container_format': 'bare', 'visibility': 'public'}
+    id = must('POST', 'image', '/v2/images', made)['id']
     headers = {'X-Auth-Token': token(), 'Content-Type': 'application/octet-stream'}
-    made = urllib.request.Request('%s/v2/images/%s/file' % (ENDPOINTS['image'], image), method='PUT', data=b'\0' * 512, headers=headers)
-    urllib.request.urlopen(made, timeout=60).close()
-    return {'image': image}
+    upload = urllib.request.Request('%s/v2/images/%s/file' % (ENDPOINTS['image'], id), method='PUT', data=b'\0' * 512, headers=headers)
+    urllib.request.urlopen(upload, timeout=60).close()
+    return {'id': id}
 
 
-HANDLERS = {'wait': wait, 'listens': listens, 'stop': stop, 'alive': alive, 'api': api, 'populate': populate, 'furnish': furnish}
+HANDLERS = {'preload': preload, 'wait': wait, 'listens': listens, 'stop': stop, 'tell': tell, 'alive': alive, 'api': api,
+            'login': lambda command: {'token': login(*command['login'])}, 'probe': probe,
+            'populate': populate, 'furnish': furnish, 'image': image}
 
 
 def main():
     if sys.argv[1:]:
         sys.exit(become(json.loads(sys.argv[1])))
-    preload()
     print(json.dumps({'ready': os.getpid()}), flush=True)
     for line in sys.stdin:
         command = json.loads(line)

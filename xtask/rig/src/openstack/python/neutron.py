@@ -10,6 +10,20 @@ IGNORED = ('fields', 'limit', 'marker', 'sort_key', 'sort_dir')
 STORE, LOCK = {}, threading.Lock()
 
 
+def word(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def port(thing):
+    """What Nova reads of a port that it has not said itself."""
+    octets = uuid.uuid4().bytes
+    network = STORE.get('networks', {}).get(thing.get('network_id'), {})
+    return {'mac_address': 'fa:16:3e:%02x:%02x:%02x' % tuple(octets[:3]), 'fixed_ips': [], 'security_groups': [],
+            'device_id': '', 'device_owner': '', 'allowed_address_pairs': [], 'admin_state_up': True,
+            'binding:vif_type': 'ovs', 'binding:vnic_type': 'normal', 'binding:vif_details': {}, 'binding:profile': {},
+            **thing, 'tenant_id': network.get('project_id', ''), 'project_id': network.get('project_id', '')}
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
 
@@ -39,8 +53,10 @@ class Handler(BaseHTTPRequestHandler):
         parts = parts[1:] if parts[0] == 'v2.0' else parts
         if not parts:
             return self.answer(200, {'resources': []})
-        if parts[0] in ('extensions', 'quotas'):
-            return self.answer(200, {parts[0]: []})
+        if parts[0] == 'extensions':
+            return self.answer(200, {'extensions': []})
+        if parts[0] == 'quotas':
+            return self.answer(200, {'quota': {'network': -1, 'port': -1}})
         # A collection, or one below a thing: ports/ID/bindings.
         path, name = ('/'.join(parts[:3]), parts[3:]) if len(parts) > 2 else (parts[0], parts[1:])
         plural = path.rsplit('/', 1)[-1].replace('-', '_')
@@ -51,10 +67,13 @@ class Handler(BaseHTTPRequestHandler):
                 thing = things.get(name[0])
                 return self.answer(200, {single: thing}) if thing else self.missing(name[0])
             if self.command == 'GET':
-                fits = lambda thing: all(str(thing.get(key)) in values for key, values in wanted.items())
+                fits = lambda thing: all(word(thing.get(key, False)) in values for key, values in wanted.items())
                 return self.answer(200, {plural: [thing for thing in things.values() if fits(thing)]})
             if self.command == 'POST':
-                made = [{'id': str(uuid.uuid4()), 'status': 'ACTIVE', **thing} for thing in body.get(plural) or [body[single]]]
+                # Neutron says the project twice, and Nova reads the older word.
+                made = [{'id': str(uuid.uuid4()), 'status': 'ACTIVE', 'tenant_id': thing.get('project_id', ''), **thing}
+                        for thing in body.get(plural) or [body[single]]]
+                made = [port(thing) for thing in made] if path == 'ports' else made
                 things.update((thing['id'], thing) for thing in made)
                 return self.answer(201, {plural: made} if plural in body else {single: made[0]})
             if self.command == 'PUT' and name and name[0] in things:
