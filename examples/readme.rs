@@ -7,6 +7,11 @@ use anyhow::Context;
 use cobalt_core::api::Hypervisor;
 use kube::{Api, Client, runtime::wait::await_condition};
 
+/// The code of a page of the documentation, compiled for the same reason.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/simulated-cloud.md")]
+pub struct SimulatedCloud;
+
 /// Waits (a minute at most) until the Hypervisor of that name satisfies the test.
 pub async fn wait_for(
     client: Client,

@@ -3,6 +3,7 @@
 pub mod crds;
 pub mod demo;
 pub mod ovs;
+pub mod plan;
 
 use std::{io, process::ExitCode};
 
@@ -27,6 +28,8 @@ pub enum Command {
     Crds(crds::Args),
     /// Look into the virtual switch of one host: its status, a packet's way, a capture, what is wrong
     Ovs(Box<ovs::Args>),
+    /// Say what the drain of a host would do, and do nothing
+    Plan(plan::Args),
 }
 
 impl Args {
@@ -36,6 +39,7 @@ impl Args {
             Command::Demo(args) => demo::main(args).map_err(TaskError::from),
             Command::Crds(args) => crds::run(&args, &mut io::stdout().lock()).map_err(TaskError::from),
             Command::Ovs(args) => return ovs::main(*args),
+            Command::Plan(args) => return plan::main(args),
         };
         match result {
             Err(error) if is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,

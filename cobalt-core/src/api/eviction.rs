@@ -1,8 +1,12 @@
 //! Eviction: the draining of one host.
 
+mod instance;
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use instance::{EvictedInstance, InstanceState, MoveKind};
 
 use super::{Condition, conditions, tolerant};
 
@@ -61,6 +65,11 @@ pub struct EvictionStatus {
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub outstanding_instances: Option<Vec<String>>,
 
+    /// How far each instance is. Those that have left are kept as long as there is room for them here.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub instances: Option<Vec<EvictedInstance>>,
+
     /// What is to be said about the draining.
     #[serde(deserialize_with = "tolerant::or_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -73,6 +82,11 @@ impl EvictionStatus {
     /// The instances that are still there; none where they are not known.
     pub fn outstanding_instances(&self) -> &[String] {
         self.outstanding_instances.as_deref().unwrap_or_default()
+    }
+
+    /// How far each instance is; none where that was not said.
+    pub fn instances(&self) -> &[EvictedInstance] {
+        self.instances.as_deref().unwrap_or_default()
     }
 }
 

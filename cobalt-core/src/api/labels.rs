@@ -22,6 +22,12 @@ pub const TEST_AGGREGATE: &str = "tenant_filter_tests";
 /// Node taint (`NoExecute`): the host is empty and its agents must go.
 pub const OFFBOARDING_TAINT: &str = "kvm.cloud.sap/offboarding";
 
+/// Finalizer of a Hypervisor: it goes after its host was taken out of Nova, or after a look that this is not to be done.
+pub const FINALIZER: &str = "kvm.cloud.sap/offboarding";
+
+/// Finalizer of an Eviction: it goes after the moves it has begun have ended, or after a while.
+pub const EVICTION_FINALIZER: &str = "kvm.cloud.sap/eviction";
+
 /// Annotation of a host's Lease: whether its agent is connected to libvirt (`connected`, `disconnected: why`).
 pub const LIBVIRT_ANNOTATION: &str = "kvm.cloud.sap/libvirt";
 

@@ -68,7 +68,7 @@ mod tolerant;
 
 pub use apply::Apply;
 pub use conditions::{Condition, ConditionStatus};
-pub use eviction::{Eviction, EvictionSpec, EvictionStatus};
+pub use eviction::{EvictedInstance, Eviction, EvictionSpec, EvictionStatus, InstanceState, MoveKind};
 pub use hypervisor::{
     Aggregate, AggregateGroup, Capabilities, Cell, DomainCapabilities, Group, Hypervisor, HypervisorSpec,
     HypervisorStatus, Instance, Maintenance, OperatingSystem, ResourceList, TraitGroup, UpdateStatus, resources,

@@ -40,8 +40,15 @@ pub const MAINTENANCE: &str = "Maintenance";
 pub const EVICTING: &str = "Evicting";
 /// `Ready`, `HaEnabled`: in maintenance and empty.
 pub const EVICTED: &str = "Evicted";
+/// `Ready`: the host's agent has stopped to give signs of life.
+pub const AGENT_SILENT: &str = "AgentSilent";
 /// The host's agent cannot reach libvirt.
 pub const LIBVIRT_NOT_CONNECTED: &str = "LibVirtNotConnected";
+
+/// `HypervisorDisabled`: somebody else has disabled it, and not for maintenance.
+pub const DISABLED_ELSEWHERE: &str = "DisabledElsewhere";
+/// `Offboarded`: the Hypervisor was let go before its host was out of Nova.
+pub const LEFT_BEHIND: &str = "LeftBehind";
 
 /// `Tainted`: kubectl is among the field managers.
 pub const KUBECTL: &str = "Kubectl";

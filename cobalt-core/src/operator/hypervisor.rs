@@ -4,6 +4,14 @@
 //! off the Node goes here too, unless somebody else has made the field theirs.
 //!
 //! `lifecycleEnabled` is always written, because the CRD's default is `true`: leaving it out would onboard every node.
+//!
+//! ```text
+//!                       Node terminates                        Node comes back
+//!   "", manual, auto ───────────────────▶ termination ─────────────────────────▶ termination: said, not taken back
+//!   ha ── left to the owner of HA; when that ends, as above       (only `ha` may follow, by the rules of the CRD)
+//! ```
+//!
+//! From `termination` on the API server refuses every change of the spec, so what is ours in it is applied as it is.
 
 use std::net::IpAddr;
 
@@ -35,9 +43,18 @@ impl Stage for HypervisorSync {
             // Nothing to be in step with. The Hypervisor goes with its Node by its owner reference.
             return;
         };
-        if seen.hypervisor.is_none() {
-            decide_new(node, plan);
+        if seen.is_leaving() || is_of_a_past_node(seen, node) {
+            // It goes, and is made anew if its Node stays.
+            return;
         }
+        if seen.hypervisor.is_none() {
+            if is_terminating(node) && !is_announced(node) {
+                // It was deleted with all that depends on it, and waits for that to be gone.
+                return;
+            }
+            decide_new(plan);
+        }
+        decide_termination(seen, node, plan);
         plan.owner = owner(node);
         self.decide_labels(seen, plan);
         decide_lifecycle(seen, plan);
@@ -59,14 +76,32 @@ impl HypervisorSync {
 }
 
 /// What is written once, when the Hypervisor is made, and left to its users from then on.
-fn decide_new(node: &Node, plan: &mut Plan) {
+fn decide_new(plan: &mut Plan) {
     plan.create = true;
     plan.spec.high_availability = Some(true);
     plan.spec.install_certificate = Some(true);
     plan.spec.evacuate_on_reboot = Some(false);
-    if is_terminating(node) {
+}
+
+/// A Node that goes takes its host out of service for good, whatever maintenance it is in; but for `ha`, whose owner is
+/// at work.
+fn decide_termination(seen: &Snapshot, node: &Node, plan: &mut Plan) {
+    let settled = matches!(seen.spec().maintenance(), Maintenance::Termination | Maintenance::Ha);
+    if !settled && is_announced(node) {
         plan.spec.maintenance = Some(Maintenance::Termination);
     }
+}
+
+/// Whether a Hypervisor that left service for good belongs to an earlier Node of this name. It is not given to the new
+/// one: it is collected with its owner, and another is made.
+fn is_of_a_past_node(seen: &Snapshot, node: &Node) -> bool {
+    let Some(hypervisor) = &seen.hypervisor else { return false };
+    let owners = hypervisor.metadata.owner_references.iter().flatten();
+    let mut nodes = owners.filter(|owner| owner.kind == "Node").peekable();
+    hypervisor.spec.maintenance() == &Maintenance::Termination
+        && !is_terminating(node)
+        && nodes.peek().is_some()
+        && nodes.all(|owner| Some(&owner.uid) != node.metadata.uid.as_ref())
 }
 
 fn decide_lifecycle(seen: &Snapshot, plan: &mut Plan) {
@@ -117,12 +152,13 @@ fn decide_status(seen: &Snapshot, node: &Node, plan: &mut Plan) {
         ));
     } else if plan.condition(condition_types::TERMINATING).is_some() {
         // A Node of the same name that lives again: schedulers read a missing condition and `False` alike.
-        plan.set(Condition::new(
-            condition_types::TERMINATING,
-            ConditionStatus::False,
-            reasons::RUNNING,
-            "Node is not terminating",
-        ));
+        let message = if seen.spec().maintenance() == &Maintenance::Termination {
+            "Node is not terminating any more, but spec.maintenance=termination is for good. To bring the host back, \
+             delete the Hypervisor: it is made anew"
+        } else {
+            "Node is not terminating"
+        };
+        plan.set(Condition::new(condition_types::TERMINATING, ConditionStatus::False, reasons::RUNNING, message));
     }
 }
 
@@ -141,8 +177,8 @@ fn push_new(names: &mut Vec<String>, name: &str) {
     }
 }
 
-/// The Node as an owner: the Hypervisor is garbage-collected with it.
-fn owner(node: &Node) -> Option<OwnerReference> {
+/// The Node as an owner: what belongs to it is garbage-collected with it.
+pub(super) fn owner(node: &Node) -> Option<OwnerReference> {
     Some(OwnerReference {
         api_version: "v1".into(),
         kind: "Node".into(),
@@ -154,13 +190,21 @@ fn owner(node: &Node) -> Option<OwnerReference> {
 }
 
 /// Whether the Node is on its way out, by Gardener's condition or by deletion.
-fn is_terminating(node: &Node) -> bool {
-    node.metadata.deletion_timestamp.is_some()
-        || node
-            .status
-            .as_ref()
-            .and_then(|status| status.conditions.as_ref())
-            .is_some_and(|list| list.iter().any(|c| c.type_ == condition_types::TERMINATING && c.status == "True"))
+pub(super) fn is_terminating(node: &Node) -> bool {
+    node.metadata.deletion_timestamp.is_some() || has_terminating_condition(node)
+}
+
+/// Whether somebody announced that the Node will go and waits for its host to be cleared: Gardener by its condition,
+/// others by a finalizer. One that was merely deleted, with what depends on it, is nobody's wish for a drain.
+fn is_announced(node: &Node) -> bool {
+    const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
+    let awaited = node.metadata.finalizers.iter().flatten().any(|finalizer| !COLLECTORS.contains(&finalizer.as_str()));
+    node.metadata.deletion_timestamp.is_some() && awaited || has_terminating_condition(node)
+}
+
+fn has_terminating_condition(node: &Node) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == condition_types::TERMINATING && it.status == "True")
 }
 
 /// The internal address: the one we have, for as long as the Node has it too. A dual-stack Node lists two, and taking

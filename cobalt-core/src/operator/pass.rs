@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Plan, Snapshot, Stage};
-use crate::publish;
+use crate::{api::labels, publish};
 
 /// Runs the stages in order over what was seen.
 pub fn decide(stages: &[Arc<dyn Stage>], seen: &Snapshot) -> Plan {
@@ -25,9 +25,9 @@ pub fn main_body(seen: &Snapshot, plan: &Plan) -> Value {
         spec.remove(*field);
     }
     let metadata = publish::object(&mut body, "metadata");
-    let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+    let own_labels = metadata.entry("labels").or_insert_with(|| json!({}));
     for (key, value) in plan.labels() {
-        match (value, labels.as_object_mut()) {
+        match (value, own_labels.as_object_mut()) {
             (Some(value), Some(labels)) => {
                 labels.insert(key.clone(), json!(value));
             }
@@ -37,8 +37,16 @@ pub fn main_body(seen: &Snapshot, plan: &Plan) -> Value {
             (_, None) => {}
         }
     }
-    if labels.as_object().is_none_or(serde_json::Map::is_empty) {
+    let no_labels = own_labels.as_object().is_none_or(serde_json::Map::is_empty);
+    if no_labels {
         metadata.remove("labels");
+    }
+    // Whoever is to go and was not kept by any stage is let go: an operator without that stage must not hold it for ever.
+    let held = plan.held().or_else(|| seen.is_leaving().then_some(false));
+    match held {
+        Some(true) => drop(metadata.insert("finalizers".into(), json!([labels::FINALIZER]))),
+        Some(false) => drop(metadata.remove("finalizers")),
+        None => {}
     }
     if let Some(owner) = &plan.owner {
         // One Node at a time; owners of other kinds that have become ours stay.

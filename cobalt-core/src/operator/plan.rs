@@ -26,10 +26,14 @@ pub struct Plan {
     pub status: HypervisorStatus,
     /// The owner, if it is to be written.
     pub owner: Option<OwnerReference>,
+    finalizer: Option<bool>,
     labels: BTreeMap<String, Option<String>>,
     released: BTreeSet<&'static str>,
     conditions: Vec<Condition>,
     decided: BTreeMap<String, bool>,
+    /// Conditions that name the generation they were concluded from.
+    of_generation: BTreeSet<String>,
+    generation: Option<i64>,
     actions: BTreeMap<String, Arc<dyn Action>>,
     requeue: Option<Duration>,
     now: Timestamp,
@@ -44,10 +48,13 @@ impl Plan {
             spec: HypervisorSpec::default(),
             status: HypervisorStatus::default(),
             owner: None,
+            finalizer: None,
             labels: BTreeMap::new(),
             released: BTreeSet::new(),
             conditions: seen.conditions().to_vec(),
             decided: BTreeMap::new(),
+            of_generation: BTreeSet::new(),
+            generation: seen.hypervisor.as_ref().and_then(|hypervisor| hypervisor.metadata.generation),
             actions: BTreeMap::new(),
             requeue: None,
             now: seen.now,
@@ -59,6 +66,22 @@ impl Plan {
     pub fn set(&mut self, condition: Condition) {
         self.decided.insert(condition.type_.clone(), true);
         conditions::set_condition(&mut self.conditions, condition, self.now);
+    }
+
+    /// Sets a condition that says which generation of the spec it is about: the one this pass leaves behind.
+    pub fn set_of_generation(&mut self, condition: Condition) {
+        self.of_generation.insert(condition.type_.clone());
+        let generation = self.generation;
+        self.set(condition.observed(generation));
+    }
+
+    /// The spec was written and is of this generation now.
+    pub(super) fn written_as(&mut self, generation: Option<i64>) {
+        self.generation = generation;
+        let of_generation = &self.of_generation;
+        for condition in self.conditions.iter_mut().filter(|condition| of_generation.contains(&condition.type_)) {
+            condition.observed_generation = generation;
+        }
     }
 
     /// Removes a condition that is ours.
@@ -80,6 +103,16 @@ impl Plan {
     /// Whether a condition was removed in this pass.
     pub fn is_removed(&self, type_: &str) -> bool {
         self.decided.get(type_) == Some(&false)
+    }
+
+    /// Keeps the Hypervisor from going before it is let go (`true`), or lets it go (`false`).
+    pub fn hold(&mut self, held: bool) {
+        self.finalizer = Some(held);
+    }
+
+    /// Whether the Hypervisor is to be kept from going, if that was decided.
+    pub fn held(&self) -> Option<bool> {
+        self.finalizer
     }
 
     /// Makes a label ours, with this value.

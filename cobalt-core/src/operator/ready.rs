@@ -1,8 +1,22 @@
 //! Stage `ready`: one condition that sums up all the others.
 //!
 //! It runs last and looks at the plan, so that it speaks of what this pass decided and not of what the last one wrote.
+//!
+//! | | When | Ready | What to do |
+//! |---|---|---|---|
+//! | 1 | `Offboarded` is true | False, `Offboarded` | nothing: the machine may go |
+//! | 2 | `Terminating` is true | False, `Terminating` | nothing: the Node is going away |
+//! | 3 | `Onboarding` is true | False, `Onboarding` | the message names the step |
+//! | 4 | `spec.maintenance` is set | False, `Evicting`, `Evicted` or `Maintenance`, by the state of the drain | end the maintenance when it is over |
+//! | 5 | onboarding has not ended well | False, `Onboarding` | the message says what is missing |
+//! | 6 | the node agent has fallen silent | False, `AgentSilent` | look after the agent's Pod, and the host |
+//! | 7 | `LibVirtConnection` is false | False, `LibVirtNotConnected` | look after libvirt on the host |
+//! | 8 | none of these | True, `Ready` | |
+//!
+//! An agent that never gave a sign of life is not a silent one: earlier agents give none. One that was silent when we
+//! began to look stays so until it is heard.
 
-use super::{Plan, Snapshot, Stage};
+use super::{AgentSeen, Plan, Snapshot, Stage};
 use crate::api::{Condition, ConditionStatus, condition_types, reasons};
 
 /// Computes `Ready`. The first line of its table that applies wins.
@@ -58,6 +72,10 @@ fn judge(seen: &Snapshot, plan: &Plan) -> (&'static str, String) {
         ),
         None => say(reasons::ONBOARDING, "Onboarding not started"),
         Some(reasons::ABORTED) => say(reasons::ONBOARDING, "Onboarding was aborted"),
+        // What a silent agent said of libvirt is old, so its silence comes first.
+        Some(reasons::SUCCEEDED) if is_silent(seen) => {
+            say(reasons::AGENT_SILENT, "The node agent gives no sign of life")
+        }
         // A host whose libvirt is away can take no instance, whatever Nova still believes of it.
         Some(reasons::SUCCEEDED) => match plan.condition(condition_types::LIBVIRT_CONNECTION) {
             Some(lost) if lost.is_false() => {
@@ -66,6 +84,17 @@ fn judge(seen: &Snapshot, plan: &Plan) -> (&'static str, String) {
             _ => say(reasons::READY, "Hypervisor is ready"),
         },
         Some(_) => say(reasons::ONBOARDING, "Onboarding not yet completed"),
+    }
+}
+
+/// Whether the host's agent is silent, by what we heard or, until we have heard enough, by what was said before.
+fn is_silent(seen: &Snapshot) -> bool {
+    match seen.agent {
+        AgentSeen::Silent => true,
+        AgentSeen::NotYet => {
+            seen.condition(condition_types::READY).is_some_and(|ready| ready.reason == reasons::AGENT_SILENT)
+        }
+        AgentSeen::Alive | AgentSeen::Unknown => false,
     }
 }
 

@@ -56,12 +56,31 @@ pub trait Action: fmt::Debug + Send + Sync {
     /// What makes this action the same as another one: two with one key are one action.
     fn key(&self) -> String;
 
+    /// What it does, in words for people: `disable the compute service of hv-1`.
+    fn describe(&self) -> String {
+        self.key()
+    }
+
+    /// What kind of action it is, for metrics: the name of its type.
+    fn kind(&self) -> &'static str {
+        std::any::type_name::<Self>().rsplit("::").next().unwrap_or("Action")
+    }
+
     /// Whether it cannot be taken back. The plan is published *before* such an action is run, so that what was done
     /// is never more than what was said.
     fn is_irreversible(&self) -> bool {
         false
     }
 
-    /// Does it.
-    async fn run(&self) -> Result<()>;
+    /// Does it, or does the next step of it.
+    async fn run(&self) -> Result<Progress>;
+}
+
+/// How far an action has come that did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is done.
+    Done,
+    /// It goes on elsewhere; this is what it waits for. The stage asks again after a while.
+    Underway(String),
 }

@@ -144,6 +144,10 @@ fn page(report: &StateReport) -> String {
         ]
     });
     table(&mut out, "Leases", &["Name", "We are", "Holder", "Mine", "Renewed", "Transitions"], rows);
+    for (name, section) in &report.sections {
+        let text = serde_json::to_string_pretty(section).unwrap_or_default();
+        let _ = write!(out, "<h2>{}</h2><pre>{}</pre>", escape(name), escape(&text));
+    }
     out
 }
 

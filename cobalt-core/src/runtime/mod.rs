@@ -5,7 +5,7 @@
 //!
 //! | Module | What it gives |
 //! |---|---|
-//! | [`args`] | command-line arguments as structs, flattened into each program's own |
+//! | [`args`], [`earlier`] | command-line arguments as structs, flattened into each program's own |
 //! | [`telemetry`], [`metrics`] | logs and Prometheus metrics |
 //! | [`admin`], [`state`] | `/healthz`, `/readyz`, `/metrics`, `/debug/state` |
 //! | [`client`] | a `kube::Client` with timeouts, metrics and readable errors |
@@ -41,6 +41,7 @@ pub mod apply;
 pub mod args;
 pub mod client;
 pub mod clock;
+pub mod earlier;
 pub mod events;
 pub mod fields;
 pub mod lease;

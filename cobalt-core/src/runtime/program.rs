@@ -127,9 +127,18 @@ pub enum ProgramError {
     /// Signals could not be received.
     #[error("listen for SIGTERM and SIGINT")]
     Signals(#[source] std::io::Error),
+    /// What was given on the command line cannot be.
+    #[error("{0}")]
+    Arguments(String),
+    /// There is no way into the cloud.
+    #[error(transparent)]
+    Cloud(TaskError),
     /// Leader election is configured wrongly.
     #[error(transparent)]
     Lease(#[from] LeaseError),
+    /// What was to be let go could not be.
+    #[error("take the finalizer off the Hypervisors")]
+    Release(#[source] crate::Error),
     /// A part failed, or did not end in time.
     #[error(transparent)]
     Stop(#[from] StopError),

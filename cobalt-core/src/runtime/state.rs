@@ -1,12 +1,14 @@
 //! What a program knows about itself: health checks and the parts shown on `/debug/state`.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{clock::Clock, lock};
 
@@ -96,6 +98,9 @@ pub struct StateReport {
     pub leases: Vec<LeaseReport>,
     /// The readiness checks that fail, with their reason.
     pub not_ready: Vec<(String, String)>,
+    /// What a program shows besides, by name.
+    #[serde(flatten)]
+    pub sections: BTreeMap<&'static str, Value>,
 }
 
 #[allow(clippy::ref_option)] // the signature serde asks for
@@ -116,6 +121,7 @@ struct Parts {
     watches: Vec<Report<WatchReport>>,
     queues: Vec<Report<QueueReport>>,
     leases: Vec<Report<LeaseReport>>,
+    sections: BTreeMap<&'static str, Report<Value>>,
 }
 
 /// Where the parts of a program register what can be asked of them.
@@ -175,6 +181,11 @@ impl Status {
         lock(&self.parts).leases.push(Box::new(report));
     }
 
+    /// Shows something of a program's own. Whoever comes later with the same name replaces it.
+    pub fn section(&self, name: &'static str, report: impl Fn() -> Value + Send + Sync + 'static) {
+        lock(&self.parts).sections.insert(name, Box::new(report));
+    }
+
     /// The liveness checks that fail.
     pub fn not_live(&self) -> Vec<(String, String)> {
         failing(&lock(&self.parts).live)
@@ -194,6 +205,7 @@ impl Status {
             queues: parts.queues.iter().map(|report| report()).collect(),
             leases: parts.leases.iter().map(|report| report()).collect(),
             not_ready: failing(&parts.ready),
+            sections: parts.sections.iter().map(|(name, report)| (*name, report())).collect(),
         }
     }
 }

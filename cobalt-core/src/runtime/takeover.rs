@@ -179,7 +179,8 @@ pub fn compact_managed_fields<K: Resource>(object: &mut K, manager: &str, take_o
             if let Some(fields) = &mut entry.fields_v1
                 && fields.0.is_object()
             {
-                fields.0 = Value::String(fields.0.to_string());
+                // A text that was written bit by bit has room for twice as much.
+                fields.0 = Value::String(fields.0.to_string().into_boxed_str().into_string());
             }
         }
         entries.shrink_to_fit();

@@ -14,6 +14,7 @@ use std::{
     fmt::{self, Debug},
     hash::Hash,
     sync::{Arc, RwLock},
+    time::Duration,
 };
 
 use futures::StreamExt;
@@ -27,7 +28,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     clock::Clock,
@@ -35,6 +36,9 @@ use super::{
     shutdown::{Chain, Shutdown},
     state::{MalformedReport, Status, WatchReport},
 };
+
+/// Longer than a watch that failed waits before it is tried again.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(120);
 
 /// How many malformed objects the state page names.
 const SHOWN: usize = 20;
@@ -107,11 +111,21 @@ struct Inner<K> {
     last_event: Option<Timestamp>,
     restarts: u64,
     last_error: Option<String>,
+    deaf_until: Option<Instant>,
+    broken: bool,
 }
 
 impl<K> Default for Inner<K> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), malformed: HashMap::new(), last_event: None, restarts: 0, last_error: None }
+        Self {
+            objects: HashMap::new(),
+            malformed: HashMap::new(),
+            last_event: None,
+            restarts: 0,
+            last_error: None,
+            deaf_until: None,
+            broken: false,
+        }
     }
 }
 
@@ -142,6 +156,12 @@ impl<K> Store<K> {
     /// Whether the first listing is complete: before, an absent object may exist.
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
+    }
+
+    /// Until when the watch could not hear, after a failure: until its first event since, or, as long as there was none,
+    /// until it surely has tried again. That nothing was heard before then means nothing.
+    pub fn deaf_until(&self) -> Option<Instant> {
+        self.read().deaf_until
     }
 
     /// The object of this name.
@@ -391,9 +411,18 @@ where
         let mut inner = self.write();
         inner.restarts += 1;
         inner.last_error = Some(text);
+        inner.deaf_until = Some(Instant::now() + LONGEST_BACKOFF);
+        inner.broken = true;
     }
 
     fn handle(&mut self, event: Event<DeserializeGuard<K>>) {
+        // A listing that begins has heard nothing yet.
+        if !matches!(event, Event::Init) {
+            let mut inner = self.write();
+            if std::mem::take(&mut inner.broken) {
+                inner.deaf_until = Some(Instant::now());
+            }
+        }
         match event {
             Event::Init => {
                 self.listing = Some(Listing { objects: HashMap::new(), malformed: HashMap::new() });

@@ -1,10 +1,11 @@
 use cobalt_core::{
     api::{
         ConditionStatus, Maintenance, condition_types as types, labels, reasons,
-        testing::{hypervisor, node},
+        testing::{MADE_AT, hypervisor, node},
     },
     operator::{HypervisorSync, Plan, Snapshot},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use serde_json::json;
 
 use super::{decide, owning, seen};
@@ -123,7 +124,7 @@ fn a_terminating_node_says_so_and_one_that_lives_again_takes_it_back() {
         (condition.status, condition.reason.as_str(), condition.message.as_str()),
         (ConditionStatus::True, reasons::TERMINATING, "Node is terminating")
     );
-    assert_eq!(plan.spec.maintenance, None, "an existing Hypervisor is not switched by this stage");
+    assert_eq!(plan.spec.maintenance, Some(Maintenance::Termination));
 
     let born_dying = sync(&seen(Some(terminating), None));
     assert_eq!(born_dying.spec.maintenance, Some(Maintenance::Termination));
@@ -142,6 +143,73 @@ fn the_spec_of_a_terminating_hypervisor_is_not_touched_because_it_is_immutable()
     let plan = sync(&seen(Some(machine), Some(host)));
     assert_eq!((plan.spec.lifecycle_enabled, plan.spec.aggregates.clone()), (None, None));
     assert!(plan.released().is_empty());
+}
+
+#[test]
+fn a_terminating_node_takes_its_host_out_of_service_whatever_maintenance_it_is_in_but_ha() {
+    use Maintenance::{Auto, Ha, Manual, Off, Termination};
+    for (mode, expected) in [
+        (Off, Some(Termination)),
+        (Manual, Some(Termination)),
+        (Auto, Some(Termination)),
+        (Ha, None),
+        (Termination, None),
+    ] {
+        let terminating = node("node-1").with_condition(types::TERMINATING, ConditionStatus::True).build();
+        let host = hypervisor("node-1").in_maintenance(mode.clone()).build();
+        let plan = sync(&seen(Some(terminating), Some(host)));
+        assert_eq!(plan.spec.maintenance, expected, "{mode:?}");
+        assert_eq!(plan.spec.maintenance_reason, None, "the words of who set the mode before stay theirs");
+        assert!(!plan.released().contains("maintenance"));
+    }
+}
+
+#[test]
+fn a_node_that_somebody_waits_for_terminates_and_one_that_was_merely_deleted_does_not() {
+    for (finalizer, expected) in
+        [("machine.sapcloud.io/x", Some(Maintenance::Termination)), ("foregroundDeletion", None)]
+    {
+        let machine = || node("node-1").deleted().metadata(|meta| meta.finalizers = Some(vec![finalizer.into()]));
+        let plan = sync(&seen(Some(machine().build()), Some(hypervisor("node-1").build())));
+        assert_eq!(plan.spec.maintenance, expected, "{finalizer}");
+        assert!(plan.condition(types::TERMINATING).unwrap().is_true(), "{finalizer}");
+        let missing = sync(&seen(Some(machine().build()), None));
+        assert_eq!(missing.create, expected.is_some(), "{finalizer}: it would hold its Node back");
+    }
+}
+
+#[test]
+fn termination_is_not_taken_back_because_the_spec_is_immutable_but_that_is_said() {
+    let host = hypervisor("node-1")
+        .in_maintenance(Maintenance::Termination)
+        .with_condition(types::TERMINATING, ConditionStatus::True, reasons::TERMINATING)
+        .build();
+    let ours = json!({"spec": {"maintenance": "termination", "lifecycleEnabled": true}});
+    let plan = sync(&owning(seen(Some(node("node-1").build()), Some(host)), &ours));
+    assert_eq!(plan.spec.maintenance, None);
+    assert!(plan.released().is_empty());
+    let condition = plan.condition(types::TERMINATING).unwrap();
+    assert!(condition.is_false() && condition.message.contains("for good"), "{}", condition.message);
+}
+
+#[test]
+fn a_hypervisor_that_left_for_good_is_not_given_to_a_new_node_of_its_name() {
+    let past = |mode| {
+        let owner = OwnerReference { kind: "Node".into(), uid: "an earlier one".into(), ..OwnerReference::default() };
+        let host = hypervisor("node-1").in_maintenance(mode);
+        host.metadata(|meta| meta.owner_references = Some(vec![owner])).build()
+    };
+    let plan = sync(&seen(Some(node("node-1").build()), Some(past(Maintenance::Termination))));
+    assert!(plan.owner.is_none() && plan.labels().is_empty(), "it is collected, and made anew");
+    let plan = sync(&seen(Some(node("node-1").build()), Some(past(Maintenance::Manual))));
+    assert!(plan.owner.is_some(), "one in service goes on with the new Node");
+}
+
+#[test]
+fn a_hypervisor_that_is_being_deleted_is_left_alone() {
+    let host = hypervisor("node-1").metadata(|meta| meta.deletion_timestamp = Some(Time(MADE_AT))).build();
+    let plan = sync(&seen(Some(node("node-1").managed().build()), Some(host)));
+    assert!(plan.owner.is_none() && plan.spec.lifecycle_enabled.is_none());
 }
 
 #[test]

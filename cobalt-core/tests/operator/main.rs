@@ -1,10 +1,21 @@
 //! The operator's stages and the pass, as tables: what is seen on the left, what is wanted on the right.
 #![allow(clippy::unwrap_used)]
 
+mod agent_pods;
 mod agent_status;
+mod aggregates;
+mod certificate;
+mod eviction;
+mod gardener;
 mod hypervisor;
+mod maintenance;
+mod offboarding;
+mod onboarding;
 mod pass;
 mod ready;
+mod region;
+mod taint;
+mod traits;
 
 use std::sync::Arc;
 
@@ -33,6 +44,16 @@ fn seen(node: Option<Node>, hypervisor: Option<Hypervisor>) -> Snapshot {
 fn owning(mut seen: Snapshot, body: &Value) -> Snapshot {
     seen.owned = FieldSet::of(body, &Shape::default());
     seen
+}
+
+/// A client for stages that are never run here, only asked. To be made in a runtime.
+fn nobody() -> kube::Client {
+    kube::Client::new(cobalt_apiserver::ApiServer::builder().start().service("nobody"), "default")
+}
+
+/// What the actions of a plan would do, in words.
+fn wishes(plan: &Plan) -> Vec<String> {
+    plan.actions().values().map(|action| action.describe()).collect()
 }
 
 fn decide(stage: &dyn Stage, seen: &Snapshot) -> Plan {

@@ -15,7 +15,7 @@ use super::{owning, seen};
 #[test]
 fn the_default_list_syncs_first_and_judges_last() {
     let names: Vec<_> = default_stages().iter().map(|stage| stage.name()).collect();
-    assert_eq!(names, ["hypervisor", "ovs", "ready"]);
+    assert_eq!(names, ["hypervisor", "ovs", "taint", "ready"]);
 }
 
 #[test]
@@ -90,8 +90,9 @@ fn a_removed_condition_leaves_the_body() {
 fn only_news_is_told() {
     let host =
         hypervisor("node-1").unmanaged().with_condition(types::READY, ConditionStatus::False, reasons::ONBOARDING);
+    let host = host.with_condition(types::TAINTED, ConditionStatus::False, reasons::NO_KUBECTL);
     let seen = seen(None, Some(host.build()));
     let plan = pass::decide(&default_stages(), &seen);
     assert_eq!(plan.transitions(seen.hypervisor.as_deref()).count(), 0, "the message changed, the reason did not");
-    assert_eq!(plan.transitions(None).count(), 1);
+    assert_eq!(plan.transitions(None).count(), 2);
 }

@@ -4,7 +4,7 @@ use cobalt_core::{
         Maintenance, condition_types as types, reasons,
         testing::{HypervisorBuilder, hypervisor},
     },
-    operator::Ready,
+    operator::{AgentSeen, Ready},
 };
 
 use super::{decide, seen};
@@ -106,6 +106,37 @@ fn a_host_whose_libvirt_is_away_is_not_ready() {
     // Whoever is on the way out or in says that first.
     let maintained = connection(False, reasons::CONNECT_FAILED).in_maintenance(Maintenance::Manual);
     check(maintained, "Maintenance", "Hypervisor is in maintenance mode");
+}
+
+fn ready_with(hypervisor: HypervisorBuilder, agent: AgentSeen) -> String {
+    let mut seen = seen(None, Some(hypervisor.build()));
+    seen.agent = agent;
+    decide(&Ready, &seen).condition(types::READY).unwrap().reason.clone()
+}
+
+#[test]
+fn a_host_whose_agent_has_fallen_silent_is_not_ready() {
+    assert_eq!(ready_with(onboarded(), AgentSeen::Silent), "AgentSilent");
+    assert_eq!(ready_with(onboarded(), AgentSeen::Alive), "Ready");
+    assert_eq!(ready_with(onboarded(), AgentSeen::Unknown), "Ready", "earlier agents give no signs of life");
+    let lost = onboarded().with_condition(types::LIBVIRT_CONNECTION, False, reasons::CONNECT_FAILED);
+    assert_eq!(ready_with(lost, AgentSeen::Silent), "AgentSilent", "what it said of libvirt is old");
+    let maintained = onboarded().in_maintenance(Maintenance::Manual);
+    assert_eq!(ready_with(maintained, AgentSeen::Silent), "Maintenance");
+    assert_eq!(ready_with(hypervisor("node-1"), AgentSeen::Silent), "Onboarding");
+}
+
+#[test]
+fn a_silent_host_stays_silent_until_its_agent_is_heard() {
+    let silent = || onboarded().with_condition(types::READY, False, reasons::AGENT_SILENT);
+    assert_eq!(ready_with(silent(), AgentSeen::NotYet), "AgentSilent", "an operator that starts knows no better");
+    assert_eq!(ready_with(silent(), AgentSeen::Alive), "Ready");
+    assert_eq!(
+        ready_with(silent(), AgentSeen::Unknown),
+        "Ready",
+        "its Lease was taken away: nobody claims that it lives"
+    );
+    assert_eq!(ready_with(onboarded(), AgentSeen::NotYet), "Ready");
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! What is answered.
 
-use cobalt_core::{agent::ovs::endpoints::wire::FlowLine, ovs::OvsInspector};
+use std::sync::Arc;
+
+use cobalt_core::{
+    Error,
+    agent::ovs::{Config, OvsAgent, endpoints::wire::FlowLine},
+    ovs::OvsInspector,
+};
 use cobalt_sim::{DaemonState, SwitchFault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::rig::{Rig, ask, bytes, request, send};
+use crate::rig::{Endless, LONG, Rig, ask, bytes, request, send};
 
 const ALICE: &str = "alices-token";
 
@@ -71,10 +77,10 @@ async fn the_doctor_says_what_is_wrong_and_what_to_do() {
     }
     let (code, body) = ask(&router, "GET", "/v1/doctor", ALICE, Value::Null).await;
     assert_eq!(code, StatusCode::OK);
-    assert_eq!(body["summary"], "the switch has 2 critical findings and 3 warnings", "{body:#}");
+    assert_eq!(body["summary"], "the switch has 2 critical findings and 1 warning", "{body:#}");
     let findings = body["findings"].as_array().unwrap();
     let kinds: Vec<&str> = findings.iter().map(|finding| finding["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["BondDown", "InterfaceError", "LacpPartnerSilent", "LacpPartnerSilent", "UnknownLogicalPort"]);
+    assert_eq!(kinds, ["BridgeIsolated", "BondDown", "OrphanPort"]);
     assert!(findings.iter().all(|finding| !finding["advice"].as_str().unwrap().is_empty()));
 
     rig.region.world().switch_fault(&rig.host, SwitchFault::Switch(DaemonState::Hung)).unwrap();
@@ -94,7 +100,9 @@ async fn a_port_is_diagnosed_by_any_of_its_names() {
     }
     rig.region.world().switch_fault(&rig.host, SwitchFault::Link("eth3".into(), false)).unwrap();
     let (_, body) = ask(&router, "GET", "/v1/ports/eth3", ALICE, Value::Null).await;
-    assert_eq!(body["findings"][0]["kind"], "LinkDown");
+    // The worst first: it is the only card of its bridge.
+    let kinds: Vec<_> = body["findings"].as_array().unwrap().iter().map(|finding| &finding["kind"]).collect();
+    assert_eq!(kinds, ["BridgeIsolated", "LinkDown"]);
     let (code, _) = ask(&router, "GET", "/v1/ports/..%2F..%2Fetc", ALICE, Value::Null).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
 }
@@ -146,6 +154,20 @@ async fn flows_come_as_lines_and_the_last_one_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn flows_that_break_off_in_the_middle_do_not_look_complete() {
+    let rig = Rig::new().await;
+    let switch = Endless::new(rig.switch());
+    let router = rig.endpoints(switch.clone()).router(&rig.stop);
+    switch.break_next(Error::unavailable("read the flows of br-int", std::io::Error::other("the switch is gone")));
+    let response = send(&router, request("GET", "/v1/flows?bridge=br-int", ALICE, &Value::Null)).await;
+    let body = String::from_utf8(bytes(response).await).unwrap();
+    let lines: Vec<FlowLine> = body.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let Some(FlowLine::End { end }) = lines.last() else { panic!("no last line: {lines:?}") };
+    assert_eq!((end.flows, end.truncated), (3, true));
+    assert!(end.error.as_deref().is_some_and(|why| why.contains("the switch is gone")), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_switch_that_is_down_is_said_and_not_waited_for() {
     let rig = Rig::new().await;
     let (router, taps) = (rig.router(), rig.taps().await);
@@ -177,4 +199,38 @@ async fn a_body_that_is_too_long_is_not_read() {
     let question = json!({"from": "x".repeat(100_000)});
     let (code, body) = ask(&rig.router(), "POST", "/v1/trace", ALICE, question).await;
     assert_eq!((code, &body["kind"]), (StatusCode::PAYLOAD_TOO_LARGE, &json!("Status")), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_flows_are_looked_for_when_somebody_with_the_right_asks() {
+    let rig = Rig::new().await;
+    let switch = Arc::new(rig.switch());
+    let config = Config { stale_flows: None, ..Config::new(rig.host.as_str()) };
+    let agent = OvsAgent::new(rig.admin.clone(), config, switch.clone());
+    let router = rig.endpoints(rig.switch()).demand(agent.demand()).router(&rig.stop);
+    tokio::spawn(agent.run(rig.stop.clone()));
+    let (code, body) = ask(&router, "GET", "/v1/stale-flows", ALICE, Value::Null).await;
+    assert_eq!((code, &body["unknown"]), (StatusCode::OK, &json!("nobody has looked yet")), "{body:#}");
+    rig.region.world().switch_fault(&rig.host, SwitchFault::StaleFlows(3)).unwrap();
+    assert_eq!(ask(&router, "POST", "/v1/stale-flows", "bobs-token", Value::Null).await.0, StatusCode::FORBIDDEN);
+    let (code, asked) = ask(&router, "POST", "/v1/stale-flows", ALICE, Value::Null).await;
+    assert_eq!((code, &asked["looks"]), (StatusCode::ACCEPTED, &json!(0)));
+    let found = loop {
+        let (_, body) = ask(&router, "GET", "/v1/stale-flows", ALICE, Value::Null).await;
+        if body["looks"] == 1 {
+            break body;
+        }
+        tokio::time::sleep(LONG / 60).await;
+    };
+    assert_eq!((&found["flows"], &found["cookies"][0]["flows"]), (&json!(3), &json!(3)), "{found:#}");
+    assert!(found["cookies"][0]["cookie"].as_str().unwrap().starts_with("0x"), "{found:#}");
+    let (_, doctor) = ask(&router, "GET", "/v1/doctor", ALICE, Value::Null).await;
+    assert_eq!(doctor["findings"][0]["kind"], "StaleFlows", "{doctor:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_without_an_agent_say_that_nobody_looks_for_stale_flows() {
+    let rig = Rig::new().await;
+    let (code, body) = ask(&rig.router(), "POST", "/v1/stale-flows", ALICE, Value::Null).await;
+    assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE, "{body}");
 }

@@ -74,3 +74,21 @@ async fn the_same_again_is_counted_and_not_told_again() {
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!(events[0].series.as_ref().unwrap().count, 20);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_is_named_once_in_a_while_and_not_at_each_read() {
+    let rig = Rig::new().await;
+    let (router, taps) = (rig.router(), rig.taps().await);
+    let port = format!("/v1/ports/{}", taps[0].0);
+    for _ in 0..20 {
+        for path in ["/v1/doctor", "/v1/bridges", "/v1/bonds", "/v1/fdb?bridge=br-int", &port] {
+            assert_eq!(ask(&router, "GET", path, "alices-token", Value::Null).await.0, StatusCode::OK, "{path}");
+        }
+    }
+    bytes(send(&router, request("GET", "/v1/flows?bridge=br-int&limit=1", "carols-token", &Value::Null)).await).await;
+    let events = rig.events().await;
+    assert_eq!(
+        told(&events),
+        [("SwitchRead", "alice reads the state of the switch"), ("SwitchRead", "carol reads the state of the switch"),]
+    );
+}

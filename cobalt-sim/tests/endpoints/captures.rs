@@ -84,6 +84,22 @@ async fn a_switch_that_does_not_end_a_capture_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_who_stays_and_does_not_read_loses_the_capture_when_its_time_is_over() {
+    let rig = Rig::new().await;
+    let (switch, tap) = (Endless::new(rig.switch()), rig.taps().await.remove(0).0);
+    let router = rig.endpoints(switch.clone()).router(&rig.stop);
+    // More packets than wait anywhere on the way to the reader.
+    let question = json!({"port": tap, "seconds": 30});
+    let held = send(&router, request("POST", "/v1/capture", ALICE, &question)).await;
+    assert_eq!(held.status(), StatusCode::OK);
+    switch.running(0).await;
+    let events = rig.events().await;
+    let notes: Vec<_> = events.iter().filter_map(|event| event.note.as_deref()).collect();
+    assert!(notes.iter().any(|note| note.ends_with("its reader did not read")), "{notes:?}");
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_capture_that_breaks_does_not_look_complete() {
     let rig = Rig::new().await;
     let (switch, tap) = (Endless::new(rig.switch()), rig.taps().await.remove(0).0);

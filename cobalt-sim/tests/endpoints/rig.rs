@@ -13,7 +13,7 @@ use cobalt_core::{
     agent::ovs::endpoints::{Endpoints, Limits},
     api::{OVSNode, crd},
     ids::HostName,
-    ovs::{CaptureRequest, OvsChange, OvsFeatures, OvsInspector, OvsSnapshot, Trace, TraceRequest},
+    ovs::{CaptureRequest, Flow, OvsChange, OvsFeatures, OvsInspector, OvsSnapshot, Trace, TraceRequest},
     runtime::{
         client,
         clock::Clock,
@@ -300,5 +300,14 @@ impl OvsInspector for Endless {
             None => stream::pending().boxed(),
         };
         Ok(first.chain(last).map(move |chunk| (chunk, &running).0).boxed())
+    }
+
+    /// Breaks after three flows if it is told to.
+    async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
+        let flows = self.inner.flows(bridge, table).await?;
+        Ok(match self.broken.lock().unwrap().take() {
+            Some(error) => flows.take(3).chain(stream::iter([Err(error)])).boxed(),
+            None => flows,
+        })
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cobalt_core::{
     Error, Result,
     api::{Condition, ConditionStatus, Hypervisor},
-    operator::{Action, Outcome, Plan, Snapshot, Stage, default_stages},
+    operator::{Action, Outcome, Plan, Progress, Snapshot, Stage, default_stages},
 };
 use serde_json::json;
 
@@ -46,7 +46,7 @@ impl Stage for Switch {
         }
         plan.act(Arc::new(Flip(self.clone(), seen.name.clone())));
         let (status, reason, message) = match seen.outcomes.get("flip") {
-            None => (ConditionStatus::False, "Flipping", String::new()),
+            None | Some(Outcome::Underway(_)) => (ConditionStatus::False, "Flipping", String::new()),
             Some(Outcome::Done) => (ConditionStatus::True, "Done", String::new()),
             Some(Outcome::Failed { message, .. }) => (ConditionStatus::False, "Failed", message.clone()),
         };
@@ -64,14 +64,14 @@ impl Action for Flip {
         self.0.irreversible
     }
 
-    async fn run(&self) -> Result<()> {
+    async fn run(&self) -> Result<Progress> {
         let seen = self.0.api.get_opt(&self.1).await.ok().flatten();
         let reason = seen.and_then(|hv| hv.condition("Flipped").map(|condition| condition.reason.clone()));
         self.0.published.lock().unwrap().push(reason);
         if self.0.tries.fetch_add(1, Ordering::Relaxed) < self.0.failures {
             return Err(Error::unavailable("flip the switch", std::io::Error::other("it is stuck")));
         }
-        Ok(())
+        Ok(Progress::Done)
     }
 }
 

@@ -207,3 +207,22 @@ async fn a_node_that_is_terminating_from_the_start_gets_a_hypervisor_on_its_way_
     rig.patch_node("hv-1", json!({"metadata": {"labels": {labels::LIFECYCLE: null, labels::ZONE: "qa-1a"}}})).await;
     rig.until("hv-1", "labelled", |hv| hv.metadata.labels.as_ref().is_some_and(|l| l.contains_key(labels::ZONE))).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_by_hand_is_shown_with_the_generation_it_made() {
+    let rig = Rig::new().await;
+    rig.operator();
+    rig.add_node("hv-1", json!({}), json!({})).await;
+    let made = rig.until("hv-1", "judged", |hv| reason(hv, "Tainted") == Some("NoKubectl")).await;
+    assert_eq!(made.condition("Tainted").unwrap().observed_generation, made.metadata.generation);
+    let edit = PatchParams { field_manager: Some("kubectl-edit".into()), ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"spec": {"version": "1"}}));
+    rig.hypervisors().patch("hv-1", &edit, &patch).await.unwrap();
+    let tainted = rig.until("hv-1", "tainted", |hv| reason(hv, "Tainted") == Some("Kubectl")).await;
+    assert!(tainted.condition("Tainted").unwrap().is_true());
+    assert_eq!(tainted.condition("Tainted").unwrap().observed_generation, tainted.metadata.generation);
+    assert!(tainted.metadata.generation > made.metadata.generation);
+    rig.rest().await;
+    let after = rig.hypervisors().get("hv-1").await.unwrap();
+    assert_eq!(after.metadata.resource_version, tainted.metadata.resource_version);
+}

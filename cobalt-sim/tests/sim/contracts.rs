@@ -7,15 +7,15 @@ use cobalt_core::{
     backend::{DomainEvent, EventKind, HypervisorBackend, MigrateRequest, WatchdogAction},
     contract::{
         self, Provoked, Stop, backend::BackendFixture, fence::FencerFixture, host::HostFixture, nova::NovaFixture,
-        ovs::OvsFixture, placement::PlacementFixture,
+        ovs::OvsFixture, placement::PlacementFixture, test_bed::TestBedFixture,
     },
     fence::Fencer,
     host::{ActiveState, HostSystem},
     ids::{AggregateId, HostName, InstanceId, ProviderId},
-    nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, PlacementClient, ServerStatus},
+    nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, PlacementClient, ServerStatus, TestBed},
     ovs::{OvsInspector, TraceRequest},
 };
-use cobalt_sim::{DaemonState, Driver, Orphan, Region, SimBackend, SimError, SwitchFault, VmSpec};
+use cobalt_sim::{DaemonState, Driver, Flavor, Orphan, Region, SimBackend, SimError, SwitchFault, VmSpec};
 
 /// What the world refuses is a fault of the fixture, not of the seam.
 fn done<T>(result: Result<T, SimError>) -> Provoked<T> {
@@ -127,13 +127,15 @@ async fn a_cloud_hypervisor_host_keeps_the_contract_of_a_backend() {
 
 struct Cloud {
     region: Region,
+    image: String,
     added: usize,
     dead: Option<HostName>,
 }
 
 impl Cloud {
     fn new() -> Self {
-        Self { region: Region::builder().hosts(4).vms_per_host(2).seed(3).build(), added: 0, dead: None }
+        let region = Region::builder().hosts(4).vms_per_host(2).seed(3).build();
+        Self { image: region.world().add_image("smoke"), region, added: 0, dead: None }
     }
 
     async fn new_host(&mut self, name: &str) -> Provoked<HostName> {
@@ -187,7 +189,7 @@ impl NovaFixture for Cloud {
         Ok(NewServer {
             name: "smoke-test".into(),
             flavor: "1".into(),
-            image: "cirros".into(),
+            image: self.image.clone(),
             network: None,
             availability_zone: None,
             volume: None,
@@ -253,6 +255,31 @@ async fn the_simulated_nova_keeps_its_contract() {
     contract::nova::run(&mut fixture).await.assert_complete();
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(fixture.region.world().check(), []);
+}
+
+#[async_trait]
+impl TestBedFixture for Cloud {
+    fn bed(&self) -> Arc<dyn TestBed> {
+        Arc::new(self.region.test_bed())
+    }
+
+    async fn add_image(&mut self, name: &str) -> Provoked<String> {
+        Ok(self.region.world().add_image(name))
+    }
+
+    async fn add_network(&mut self, name: &str, shared: bool) -> Provoked<String> {
+        Ok(self.region.world().add_network(name, shared))
+    }
+
+    async fn add_flavor(&mut self, id: &str, name: &str) -> Provoked<()> {
+        self.region.world().add_flavor(Flavor::new(id, name, 1, 64));
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_simulated_test_bed_keeps_its_contract() {
+    contract::test_bed::run(&mut Cloud::new()).await.assert_complete();
 }
 
 #[tokio::test(start_paused = true)]

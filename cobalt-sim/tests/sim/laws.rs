@@ -6,7 +6,7 @@ use cobalt_core::{
     backend::{HypervisorBackend, PowerAction},
     fence::Fencer,
     ids::{HostName, InstanceId, ServiceId},
-    nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, ServerStatus},
+    nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, ServerStatus, TestBed},
 };
 use cobalt_sim::{Region, Timing};
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -126,7 +126,7 @@ impl Actor {
                 let new = NewServer {
                     name: "new".into(),
                     flavor: "2".into(),
-                    image: "image".into(),
+                    image: self.region.test_bed().image_named("cirros").await.ok()?,
                     network: None,
                     availability_zone: pick.is_multiple_of(2).then(|| format!("zone-a:{host}")),
                     volume: None,

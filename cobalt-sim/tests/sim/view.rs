@@ -69,7 +69,7 @@ async fn what_we_wrote_is_seen_without_waiting_for_the_interval() {
     view.touch_traits(&provider);
     sleep(Duration::from_secs(2)).await;
     let seen = view.snapshot();
-    let (traits, age) = seen.traits_of(&provider, Instant::now()).unwrap();
+    let (traits, age) = seen.aged_traits_of(&provider, Instant::now()).unwrap();
     assert!(traits.names.contains("CUSTOM_NEW") && age < Duration::from_secs(3));
 }
 
@@ -124,7 +124,7 @@ async fn a_host_without_a_provider_does_not_make_the_view_look_unfinished() {
     let seen = view.snapshot();
     assert!(seen.trait_age(Instant::now()).is_some());
     let known = seen.hypervisors.as_ref().unwrap().items().iter();
-    let with_traits = known.filter(|one| seen.traits_of(&one.id, Instant::now()).is_some()).count();
+    let with_traits = known.filter(|one| seen.traits_of(&one.id).is_some()).count();
     assert_eq!(with_traits, 1);
 }
 

@@ -126,10 +126,17 @@ async fn tell(
     Ok(kubeconfig)
 }
 
+/// The Hypervisors, and the drains that are under way.
+fn picture(observer: &Observer, live: bool) -> String {
+    let mut text = table::render(&observer.all(), live);
+    text.push_str(&story::progress(&observer.evictions()));
+    text
+}
+
 /// Keeps the table as the API server shows the Hypervisors.
 async fn draw(mut observer: Observer, narrator: Arc<Narrator>, stop: Shutdown) -> Result<(), DemoError> {
     loop {
-        narrator.table(table::render(&observer.all(), narrator.look().live))?;
+        narrator.table(picture(&observer, narrator.look().live))?;
         // A watch that ends outside of the end is the story's to report; it waits for what never comes.
         tokio::select! {
             () = stop.triggered() => return Ok(()),
@@ -202,6 +209,9 @@ pub enum DemoError {
     /// The simulated region refused.
     #[error(transparent)]
     Region(#[from] SimError),
+    /// The simulated cloud refused.
+    #[error("look at the simulated cloud")]
+    Cloud(#[source] cobalt_core::Error),
     /// The API server refused a request of the demo itself.
     #[error("{operation}")]
     Request {

@@ -1,11 +1,11 @@
-//! The demo's own eyes: a watch on the Hypervisors, and waiting for what it shows.
+//! The demo's own eyes: watches on the Hypervisors and Evictions, and waiting for what it shows.
 //!
 //! Nothing is told that was not seen here, so that the story is what any other client of the API server sees too.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use cobalt_core::{
-    api::Hypervisor,
+    api::{Eviction, Hypervisor},
     runtime::{
         metrics::Metrics,
         shutdown::TaskGroup,
@@ -21,10 +21,11 @@ use super::DemoError;
 /// Longer than anything in the story takes on a slow machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the API server shows of the Hypervisors.
+/// What the API server shows of the Hypervisors and Evictions.
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     store: Store<Hypervisor>,
+    evictions: Store<Eviction>,
     changed: watch::Receiver<()>,
 }
 
@@ -32,6 +33,18 @@ impl Observer {
     /// Starts to watch, as one of the tasks of `group`.
     pub(super) fn start(client: Client, status: &Status, metrics: Arc<Metrics>, group: &TaskGroup) -> Self {
         let (sender, changed) = watch::channel(());
+        let drained = sender.clone();
+        let (evictions, eviction_watch) = watched_store::<Eviction>(
+            "Eviction",
+            Api::all(client.clone()),
+            watcher::Config::default(),
+            metrics.clone(),
+        )
+        .on_touch(move |_| {
+            let _ = drained.send(());
+        })
+        .build(status);
+        group.spawn("watch evictions", eviction_watch.run(group.stopping()));
         let (store, watch) =
             watched_store::<Hypervisor>("Hypervisor", Api::all(client), watcher::Config::default(), metrics)
                 .on_touch(move |_| {
@@ -40,7 +53,7 @@ impl Observer {
                 })
                 .build(status);
         group.spawn("watch hypervisors", watch.run(group.stopping()));
-        Self { store, changed }
+        Self { store, evictions, changed }
     }
 
     /// All Hypervisors.
@@ -51,6 +64,18 @@ impl Observer {
     /// One Hypervisor.
     pub(super) fn get(&self, name: &str) -> Option<Arc<Hypervisor>> {
         self.store.get(&ObjectKey::cluster(name))
+    }
+
+    /// All Evictions, by name.
+    pub(super) fn evictions(&self) -> Vec<Arc<Eviction>> {
+        let mut evictions = self.evictions.list();
+        evictions.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        evictions
+    }
+
+    /// One Eviction.
+    pub(super) fn eviction(&self, name: &str) -> Option<Arc<Eviction>> {
+        self.evictions.get(&ObjectKey::cluster(name))
     }
 
     /// Waits for the next change.

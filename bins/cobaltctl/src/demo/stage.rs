@@ -10,9 +10,11 @@ use std::{
 use cobalt_apiserver::Counts;
 use cobalt_core::{
     agent::{Config, NodeAgent},
+    api::labels,
     ids::HostName,
     jiff::Timestamp,
-    operator::Operator,
+    nova::view::ViewOptions,
+    operator::{Cloud, OnboardingSettings, Operator, Settings, SmokeTest, SmokeTestSettings},
     runtime::{
         client::limits,
         clock::Clock,
@@ -22,7 +24,7 @@ use cobalt_core::{
         state::Status,
     },
 };
-use cobalt_sim::{Cluster, Region};
+use cobalt_sim::{Cluster, Region, SimNova, SimPlacement, Timing};
 use kube::{Client, client::ClientBuilder};
 use tokio::net::TcpListener;
 
@@ -46,6 +48,8 @@ pub(super) struct Stage {
     pub(super) cluster: Cluster,
     life: Lifecycle,
     clock: Clock,
+    nova: SimNova,
+    placement: SimPlacement,
     agents: Mutex<BTreeMap<HostName, Shutdown>>,
 }
 
@@ -58,13 +62,18 @@ impl Stage {
             .vms_per_host(vms / nodes)
             .seed(args.seed)
             .zones(["zone-a", "zone-b"])
+            .timing(timing())
             .starting_at(Timestamp::now())
             .build();
         for host in region.hosts().iter().take(vms % nodes) {
             region.boot(host, "2")?;
         }
+        region.add_aggregate(labels::TEST_AGGREGATE, None);
+        region.world().add_image("cirros-kvm");
         let cluster = region.cluster().await?;
         Ok(Self {
+            nova: region.nova(),
+            placement: region.placement(),
             region,
             cluster,
             life: Lifecycle::new(Shutdown::new()),
@@ -106,9 +115,44 @@ impl Stage {
             .clock(self.clock.clone())
             .metrics(metrics)
             .status(Status::new(self.clock.clone()))
-            .recorder(recorder);
+            .recorder(recorder)
+            .cloud(self.cloud(), self.settings());
         let work = self.life.phase(Phase::Work);
         work.spawn("operator", operator.run(work.stopping()));
+    }
+
+    /// The region's cloud behind the seams. It is looked at more often than one would in a real region: the story is short.
+    fn cloud(&self) -> Cloud {
+        let options = ViewOptions {
+            interval: Duration::from_secs(1),
+            trait_interval: Duration::from_millis(20),
+            ..ViewOptions::default()
+        };
+        Cloud::new(Arc::new(self.nova.clone()), Arc::new(self.placement.clone()), options)
+    }
+
+    /// The settings of the operator: a smoke test that does not wait for long, four servers at a time in a drain, and
+    /// little patience with what was deleted.
+    fn settings(&self) -> Settings {
+        let smoke = SmokeTestSettings {
+            poll_interval: Duration::from_millis(250),
+            retry_interval: Duration::from_secs(1),
+            ..SmokeTestSettings::default()
+        };
+        let bed = Arc::new(self.region.test_bed());
+        let mut settings = Settings::default();
+        settings.onboarding =
+            OnboardingSettings::default().tested_by(Some(SmokeTest::new(Arc::new(self.nova.clone()), bed, smoke)));
+        settings.drain.concurrency = 4;
+        settings.drain.poll = Duration::from_millis(300);
+        settings.offboarding.deletion_grace = Duration::from_secs(2);
+        settings
+    }
+
+    /// How often Nova and Placement were asked something.
+    pub(super) fn cloud_calls(&self) -> u64 {
+        let (nova, placement) = (self.nova.faults().all_calls(), self.placement.faults().all_calls());
+        nova.values().chain(placement.values()).sum()
     }
 
     /// Starts the node agent of a host.
@@ -189,5 +233,20 @@ impl Traffic {
     /// Changes of anything by anybody of ours.
     pub(super) fn writes(&self) -> u64 {
         self.operator.writes + self.agents.writes
+    }
+}
+
+/// A world in which everything goes faster than in reality, so that the story does not bore.
+fn timing() -> Timing {
+    Timing {
+        service_down: Duration::from_secs(3),
+        compute_periodic: Duration::from_secs(5),
+        build: Duration::from_millis(800),
+        delete: Duration::from_millis(300),
+        guest_boot: Duration::from_millis(800),
+        prepare: Duration::from_millis(200),
+        copy_per_gib: Duration::from_millis(60),
+        finish: Duration::from_millis(150),
+        ..Timing::default()
     }
 }

@@ -11,19 +11,20 @@ use crate::{
 };
 
 /// One sentence of every chapter, and of the end.
-const SENTENCES: [&str; 15] = [
+const SENTENCES: [&str; 16] = [
     "a region in one process",
     "joined the cluster",
     "Their lifecycle is off",
     "had reported",
-    "its Hypervisor had lifecycleEnabled true",
-    "lifecycleEnabled was false and no aggregate was left",
+    "its Hypervisor had the label and the aggregates general-purpose, nvme",
+    "later no aggregate was left",
     "A VM was started",
     "as not active",
     "LibVirtConnection was False, reason LibVirtServiceNotRunning",
     "The field is owned by cortex alone",
-    "Onboarding is not part of this version",
-    "Ready was False, reason Maintenance",
+    "that is the smoke test",
+    "in service. No HA service is configured",
+    "its compute service was disabled in Nova",
     "garbage collector took it",
     "0 writes by the operator and the agents",
     "At rest: none.",

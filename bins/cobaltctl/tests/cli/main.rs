@@ -7,7 +7,9 @@ mod testing;
 
 mod crds;
 mod demo;
+mod forward;
 mod ovs;
+mod plan;
 
 use testing::{help_is, run};
 
@@ -20,6 +22,8 @@ fn the_help_is_as_in_the_snapshots() {
     help_is(snapshots, "help-demo", PROGRAM, &["demo", "--help"]);
     help_is(snapshots, "help-crds", PROGRAM, &["crds", "--help"]);
     help_is(snapshots, "help-ovs", PROGRAM, &["ovs", "--help"]);
+    help_is(snapshots, "help-plan", PROGRAM, &["plan", "--help"]);
+    help_is(snapshots, "help-plan-evict", PROGRAM, &["plan", "evict", "--help"]);
     for verb in ["status", "trace", "capture", "doctor"] {
         help_is(snapshots, &format!("help-ovs-{verb}"), PROGRAM, &["ovs", verb, "--help"]);
     }

@@ -15,13 +15,14 @@ use cobalt_core::{
         core::ApiResource,
     },
 };
+use cobalt_openstack::testing::{Reply, ScriptedCloud};
 use cobalt_sim::{Cluster, Region};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::{
     PROGRAM,
-    testing::{LIMIT, Running, Scratch, command, get},
+    testing::{LIMIT, Running, Scratch, command, get, metrics_are},
 };
 
 /// A region with an API server on a socket, and a kubeconfig that leads there.
@@ -52,7 +53,15 @@ impl Served {
 
     fn operator(&self, more: &[&str]) -> Running {
         let mut command = command(PROGRAM);
-        command.args(["--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"]).args(more);
+        command.args(["--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"]);
+        command.args(["--no-openstack"]).args(more);
+        Running::start(&mut command)
+    }
+
+    fn operator_in(&self, cloud: &ScriptedCloud, more: &[&str]) -> Running {
+        let mut command = command(PROGRAM);
+        command.args(["--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"]);
+        command.args(["--agent-namespaces", "default"]).args(more).envs(cloud.environment());
         Running::start(&mut command)
     }
 }
@@ -179,8 +188,13 @@ async fn a_server_that_answers_late_is_waited_for() {
     let scratch = Scratch::new();
     let text = cluster.server().kubeconfig(listener.local_addr().unwrap());
     let kubeconfig = scratch.file("kubeconfig", &text);
-    let mut operator =
-        Running::start(command(PROGRAM).args(["--kubeconfig", &kubeconfig, "--admin-bind-address", "127.0.0.1:0"]));
+    let mut operator = Running::start(command(PROGRAM).args([
+        "--no-openstack",
+        "--kubeconfig",
+        &kubeconfig,
+        "--admin-bind-address",
+        "127.0.0.1:0",
+    ]));
     let admin = operator.admin_address();
     let not_ready = until("the watches to be registered", || async {
         Some(get(admin, "/readyz")).filter(|answer| answer != "ok\n")
@@ -195,5 +209,69 @@ async fn a_server_that_answers_late_is_waited_for() {
     let hypervisors: Api<Hypervisor> = Api::all(cluster.client("test"));
     judged(&hypervisors, region.hosts()[0].as_str()).await;
     operator.signal("INT");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+}
+
+/// A cloud with nothing in it, and with what happens to everything else left as an error.
+async fn empty_cloud() -> ScriptedCloud {
+    let cloud = ScriptedCloud::start().await.unwrap();
+    for (path, body) in [
+        ("/compute/v2.1/os-services", r#"{"services": []}"#),
+        ("/compute/v2.1/os-hypervisors/detail", r#"{"hypervisors": []}"#),
+        ("/compute/v2.1/os-aggregates", r#"{"aggregates": []}"#),
+    ] {
+        cloud.on("GET", path, [Reply::json(body)]);
+    }
+    cloud
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_observes_writes_nothing_and_says_what_it_would_do() {
+    let (served, cloud) = (Served::new(2).await, empty_cloud().await);
+    served.cluster.join_all().await.unwrap();
+    let mut operator = served.operator_in(&cloud, &["--observe-only"]);
+    let admin = operator.admin_address();
+    let state = until("both wishes", || async {
+        let state: Value = serde_json::from_str(&get(admin, "/debug/state")).unwrap();
+        (state["observing"]["wanted"] == 2).then_some(state)
+    })
+    .await;
+    let observing = &state["observing"];
+    assert_eq!(observing["observeOnly"], true);
+    assert_eq!(observing["byKind"], json!({"WriteHypervisor": 2}));
+    let host = served.hosts[0].as_str();
+    assert_eq!(observing["first"][0]["about"], host);
+    assert_eq!(observing["first"][0]["action"], format!("create the Hypervisor {host}"));
+    let text = get(admin, "/metrics");
+    assert!(text.contains("cobalt_operator_withheld_actions{kind=\"WriteHypervisor\"} 2\n"), "{text}");
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+    let writes = served.cluster.server().counters().of_client("cobalt-operator").writes;
+    assert_eq!(writes, 0);
+    assert!(operator.err().contains("would do this, but only observes"), "{}", operator.err());
+}
+
+/// The names are a contract with dashboards and alerts: a change here is a change for their owners.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_metrics_are_as_in_the_snapshot() {
+    let (served, cloud) = (Served::new(1).await, empty_cloud().await);
+    let mut operator = served.operator_in(&cloud, &["--observe-only"]);
+    let admin = operator.admin_address();
+    let text = until("a look at the whole region", || async {
+        Some(get(admin, "/metrics"))
+            .filter(|text| text.contains("cobalt_openstack_view_age_seconds{part=\"aggregates\"}"))
+    })
+    .await;
+    assert!(
+        text.contains("cobalt_openstack_calls_total{service=\"compute\",call=\"services\",outcome=\"ok\"} "),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    metrics_are(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"),
+        &text,
+        &["cobalt_operator_", "cobalt_openstack_"],
+    );
+    operator.signal("TERM");
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
 }

@@ -87,6 +87,10 @@ pub struct HypervisorStatus {
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub traits: Option<Vec<String>>,
 
+    /// The custom traits among them that were applied from the spec, sorted. Others are somebody else's.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub applied_traits: Option<Vec<String>>,
+
     /// The aggregates in Nova.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub aggregates: Option<Vec<Aggregate>>,

@@ -1,13 +1,14 @@
 //! Which Events become one, and which are too many. Pure; time is passed in.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
     time::Duration,
 };
 
 use tokio::time::Instant;
 
-use super::{Event, Severity};
+use super::Event;
 
 /// The bounds of an [`Aggregator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,22 +58,21 @@ pub enum Step {
     Drop,
 }
 
-type ObjectId = (Option<String>, Option<String>, Option<String>);
+/// What makes two Events the same: a digest of it, for thousands are remembered for minutes and their texts are long.
+/// With 128 bits two different ones are never mixed up in practice, and if they were, one would count as the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventKey(u64, u64);
 
-/// What makes two Events the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EventKey {
-    group: GroupKey,
-    note: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GroupKey {
-    object: ObjectId,
-    uid: Option<String>,
-    severity: Severity,
-    reason: String,
-    action: String,
+impl EventKey {
+    fn of(what: impl Hash) -> Self {
+        let digest = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            what.hash(&mut hasher);
+            hasher.finish()
+        };
+        Self(digest(0), digest(1))
+    }
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ struct Series {
 
 #[derive(Debug)]
 struct Group {
-    notes: HashSet<String>,
+    notes: HashSet<EventKey>,
     last: Instant,
 }
 
@@ -99,8 +99,8 @@ struct Bucket {
 pub struct Aggregator {
     limits: Limits,
     series: HashMap<EventKey, Series>,
-    groups: HashMap<GroupKey, Group>,
-    buckets: HashMap<ObjectId, Bucket>,
+    groups: HashMap<EventKey, Group>,
+    buckets: HashMap<EventKey, Bucket>,
 }
 
 impl Aggregator {
@@ -112,30 +112,25 @@ impl Aggregator {
     /// Takes note of an Event. Its text is changed when it is combined with others.
     pub fn observe(&mut self, event: &mut Event, now: Instant) -> Step {
         self.expire(now);
-        let object = (event.regarding.kind.clone(), event.regarding.namespace.clone(), event.regarding.name.clone());
-        let group = GroupKey {
-            object: object.clone(),
-            uid: event.regarding.uid.clone(),
-            severity: event.severity,
-            reason: event.reason.clone(),
-            action: event.action.clone(),
-        };
+        let regarding = &event.regarding;
+        let object = EventKey::of((&regarding.kind, &regarding.namespace, &regarding.name));
+        let group = EventKey::of((object, &regarding.uid, event.severity, &event.reason, &event.action));
+        let note = EventKey::of(&event.note);
         let combined = {
-            let known = self.groups.entry(group.clone()).or_insert_with(|| Group { notes: HashSet::new(), last: now });
+            let known = self.groups.entry(group).or_insert_with(|| Group { notes: HashSet::new(), last: now });
             known.last = now;
-            let full = known.notes.len() >= self.limits.messages && !known.notes.contains(&event.note);
+            let full = known.notes.len() >= self.limits.messages && !known.notes.contains(&note);
             if !full {
-                known.notes.insert(event.note.clone());
+                known.notes.insert(note);
             }
             full
         };
         if combined {
             event.note = format!("(combined from similar events): {}", event.note);
         }
-        let note = if combined { String::new() } else { event.note.clone() };
-        let key = EventKey { group, note };
+        let key = EventKey::of((group, (!combined).then_some(note)));
         let allowed = self.allow(object, now);
-        let series = self.series.entry(key.clone()).or_insert_with(|| Series { name: None, count: 0, last: now });
+        let series = self.series.entry(key).or_insert_with(|| Series { name: None, count: 0, last: now });
         series.count = series.count.saturating_add(1);
         series.last = now;
         match &series.name {
@@ -158,7 +153,7 @@ impl Aggregator {
         self.series.remove(key);
     }
 
-    fn allow(&mut self, object: ObjectId, now: Instant) -> bool {
+    fn allow(&mut self, object: EventKey, now: Instant) -> bool {
         let full = f64::from(self.limits.burst);
         let bucket = self.buckets.entry(object).or_insert(Bucket { tokens: full, filled: now });
         let gained = (now - bucket.filled).as_secs_f64() / self.limits.refill.as_secs_f64();
@@ -191,7 +186,7 @@ impl Aggregator {
     }
 }
 
-fn trim<K: Clone + Eq + std::hash::Hash, V>(map: &mut HashMap<K, V>, most: usize, age: impl Fn(&V) -> Instant) {
+fn trim<K: Clone + Eq + Hash, V>(map: &mut HashMap<K, V>, most: usize, age: impl Fn(&V) -> Instant) {
     if map.len() < most {
         return;
     }

@@ -93,25 +93,20 @@ impl Story<'_> {
         self.patch_node(
             host,
             json!({"metadata": {
-                "labels": {labels::LIFECYCLE: labels::SKIP_TESTS, labels::ZONE: "zone-c"},
+                "labels": {labels::BUILDING_BLOCK: "bb042"},
                 "annotations": {labels::AGGREGATES_ANNOTATION: "general-purpose, nvme"},
             }}),
         )
         .await?;
         let (hypervisor, time) = self
             .follow(since, host, "to follow the labels of its Node", |hypervisor| {
-                hypervisor.spec.lifecycle_enabled()
-                    && hypervisor.labels().get(labels::ZONE).is_some_and(|zone| zone == "zone-c")
+                hypervisor.labels().get(labels::BUILDING_BLOCK).is_some_and(|block| block == "bb042")
                     && !hypervisor.spec.aggregates().is_empty()
             })
             .await?;
         self.say(format!(
-            "Node {host} was given the lifecycle label (with the value {}), another zone and an annotation with its \
-             aggregates. {time} later its Hypervisor had lifecycleEnabled {}, skipTests {}, the zone's label and the \
-             aggregates {}: the zone is one of them.",
-            labels::SKIP_TESTS,
-            hypervisor.spec.lifecycle_enabled(),
-            hypervisor.spec.skip_tests(),
+            "Node {host} was moved to another building block and given an annotation with its aggregates. {time} later \
+             its Hypervisor had the label and the aggregates {}: the zone is one of them.",
             hypervisor.spec.aggregates().join(", "),
         ))
         .await?;
@@ -119,20 +114,18 @@ impl Story<'_> {
         self.patch_node(
             host,
             json!({"metadata": {
-                "labels": {labels::LIFECYCLE: null},
                 "annotations": {labels::AGGREGATES_ANNOTATION: null},
             }}),
         )
         .await?;
-        let (hypervisor, time) = self
-            .follow(since, host, "to follow the removal of the labels", |hypervisor| {
-                hypervisor.spec.lifecycle_enabled == Some(false) && hypervisor.spec.aggregates().is_empty()
+        let (_, time) = self
+            .follow(since, host, "to follow the removal of the annotation", |hypervisor| {
+                hypervisor.spec.aggregates().is_empty()
             })
             .await?;
         self.say(format!(
-            "Label and annotation were taken away again. {time} later lifecycleEnabled was {} and no aggregate was \
-             left. Taking something off a Node counts as much as putting it on.",
-            hypervisor.spec.lifecycle_enabled(),
+            "The annotation was taken away again. {time} later no aggregate was left. Taking something off a Node counts \
+             as much as putting it on.",
         ))
         .await?;
         self.end().await

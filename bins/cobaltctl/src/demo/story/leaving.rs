@@ -1,96 +1,18 @@
-//! What Ready means, how a host leaves, and that nothing is written while nothing happens.
+//! How a host leaves, and that nothing is written while nothing happens.
 
 use std::time::Duration;
 
 use cobalt_core::{
-    api::{
-        Apply, Condition, ConditionStatus, Hypervisor, HypervisorStatus, condition_types, conditions, labels, reasons,
-    },
-    jiff::Timestamp,
+    api::{Hypervisor, condition_types, labels},
+    nova::{NovaClient, PlacementClient},
 };
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
-use serde_json::json;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use tokio::time::Instant;
 
-use super::{super::stage::DEMO, DemoError, Story, Told, count, failed};
+use super::{super::stage::DEMO, DemoError, Story, Told, after, count, failed};
 
 impl Story<'_> {
-    pub(super) async fn ready_explained(&self) -> Told {
-        self.chapter("What Ready means")?;
-        let host = self.first();
-        self.patch_node(host, json!({"metadata": {"labels": {labels::LIFECYCLE: ""}}})).await?;
-        let waiting = self
-            .seen
-            .until_one(host.as_str(), "to wait for its onboarding", |hypervisor| {
-                hypervisor.spec.lifecycle_enabled()
-                    && message(hypervisor).is_some_and(|message| !message.contains("lifecycle"))
-            })
-            .await?;
-        self.say(format!("{host} was labelled for good. Ready says: {}.", message(&waiting).unwrap_or_default()))
-            .await?;
-        self.say(
-            "Onboarding is not part of this version. So this demo plays a finished one, openly: it writes the \
-             condition Onboarding=False with the reason Succeeded itself, as the manager cobaltctl-demo.",
-        )
-        .await?;
-        let since = Instant::now();
-        self.play_onboarding().await?;
-        let (hypervisor, time) = self.follow(since, host, "to be ready", is_ready).await?;
-        self.say(format!("{time} later Ready was True: {}.", message(&hypervisor).unwrap_or_default())).await?;
-        self.maintenance().await?;
-        self.end().await
-    }
-
-    /// Stands in for the onboarding that this version does not have.
-    async fn play_onboarding(&self) -> Told {
-        let host = self.first();
-        let done = Condition::new(
-            condition_types::ONBOARDING,
-            ConditionStatus::False,
-            reasons::SUCCEEDED,
-            "Played by cobaltctl demo: onboarding is not part of this version",
-        );
-        let mut status = HypervisorStatus::default();
-        conditions::set_condition(&mut status.conditions, done, Timestamp::now());
-        let apply = Apply::<Hypervisor>::to(host.as_str()).status(status);
-        let api: Api<Hypervisor> = Api::all(self.stage.client(DEMO));
-        let written = api.patch_status(host.as_str(), &PatchParams::apply(DEMO), &Patch::Apply(&apply)).await;
-        written.map(drop).map_err(failed(format!("apply the condition Onboarding of Hypervisor {host}")))
-    }
-
-    async fn maintenance(&self) -> Told {
-        let host = self.first();
-        let refused = self.patch_hypervisor("kubectl", host, json!({"spec": {"maintenance": "manual"}})).await;
-        if let Err(kube::Error::Api(status)) = refused {
-            let why = status.details.as_ref().and_then(|details| details.causes.first()).map(|cause| &cause.message);
-            self.say(format!(
-                "A person wanted {host} in maintenance without saying why, and the API server refused: {}.",
-                why.unwrap_or(&status.message),
-            ))
-            .await?;
-        }
-        let since = Instant::now();
-        let wish = json!({"spec": {"maintenance": "manual", "maintenanceReason": "replace a fan"}});
-        self.patch_hypervisor("kubectl", host, wish).await.map_err(failed(format!("set maintenance of {host}")))?;
-        let (hypervisor, time) = self
-            .follow(since, host, "to be in maintenance", |hypervisor| reason(hypervisor) == Some(reasons::MAINTENANCE))
-            .await?;
-        self.say(format!(
-            "With a reason (replace a fan) it was accepted, and {time} later Ready was False, reason {}: {}.",
-            reason(&hypervisor).unwrap_or_default(),
-            message(&hypervisor).unwrap_or_default(),
-        ))
-        .await?;
-        let since = Instant::now();
-        let wish = json!({"spec": {"maintenance": "", "maintenanceReason": null}});
-        self.patch_hypervisor("kubectl", host, wish).await.map_err(failed(format!("end maintenance of {host}")))?;
-        let (_, time) = self.follow(since, host, "to be ready again", is_ready).await?;
-        self.say(format!("The fan is replaced, maintenance ended, and {time} later {host} was Ready again.")).await
-    }
-
     pub(super) async fn a_host_leaves(&self) -> Told {
         self.chapter("A host leaves")?;
         let host = self.last();
@@ -98,14 +20,78 @@ impl Story<'_> {
         self.stage.cluster.terminate(host).await?;
         let (hypervisor, time) = self
             .follow(since, host, "to be terminating", |hypervisor| {
-                hypervisor.is_true(condition_types::TERMINATING) && reason(hypervisor) == Some(reasons::TERMINATING)
+                hypervisor.is_true(condition_types::TERMINATING) && !hypervisor.spec.maintenance().is_off()
             })
             .await?;
         self.say(format!(
-            "Node {host} was marked as terminating. {time} later its Hypervisor was too, and Ready was False: {}.",
+            "Node {host} was marked as terminating. {time} later its Hypervisor was too, with maintenance {}, and Ready \
+             was False: {}.",
+            hypervisor.spec.maintenance(),
             message(&hypervisor).unwrap_or_default(),
         ))
         .await?;
+        let hypervisor = self.drained(host).await?;
+        if hypervisor.is_false(condition_types::EVICTING) {
+            self.offboarded(since).await?;
+        } else {
+            let evicting = hypervisor.condition(condition_types::EVICTING).cloned().unwrap_or_default();
+            self.say(format!(
+                "Its servers have nowhere to go, so it is not taken out: Evicting is True, reason {}: {}. Its Node goes \
+                 all the same; the operator keeps the Hypervisor for a while, says what is left in Nova, and lets go.",
+                evicting.reason, evicting.message,
+            ))
+            .await?;
+            // The story ends here for them, and for their host with it.
+            self.stage.region.world().stop_compute(host)?;
+        }
+        self.node_goes().await
+    }
+
+    /// The drained host is taken out of Nova.
+    async fn offboarded(&self, since: Instant) -> Told {
+        let host = self.last();
+        self.say(format!(
+            "{} after that the host was empty. The operator tainted its Node ({}), so that the agents there end.",
+            after(since),
+            labels::OFFBOARDING_TAINT,
+        ))
+        .await?;
+        self.tainted().await?;
+        self.stage.region.world().stop_compute(host)?;
+        let gone = |hypervisor: &Hypervisor| hypervisor.is_true(condition_types::OFFBOARDED);
+        let (_, time) = self.follow(since, host, "to be offboarded", gone).await?;
+        let nova = self.stage.region.nova().services().await.map_err(DemoError::Cloud)?;
+        let placement = self.stage.region.placement().providers().await.map_err(DemoError::Cloud)?;
+        self.say(format!(
+            "As kubelet would, the demo ended nova-compute there. When Nova had noticed, the operator took the host out \
+             of its aggregates and deleted its compute service and its provider: {time} after the first word Nova has \
+             {}, Placement {}, and none of them is {host}.",
+            count(nova.len(), "compute service"),
+            count(placement.len(), "provider"),
+        ))
+        .await
+    }
+
+    /// Waits for the taint on the Node of the host that leaves.
+    async fn tainted(&self) -> Told {
+        const LIMIT: Duration = Duration::from_secs(60);
+        let (host, since) = (self.last(), Instant::now());
+        let nodes: Api<Node> = Api::all(self.stage.client(DEMO));
+        loop {
+            let node = nodes.get(host.as_str()).await.map_err(failed(format!("look at Node {host}")))?;
+            let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            if taints.iter().any(|taint| taint.key == labels::OFFBOARDING_TAINT) {
+                return Ok(());
+            }
+            if since.elapsed() > LIMIT {
+                return Err(DemoError::NotSeen { what: format!("a taint on Node {host}"), limit: LIMIT });
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn node_goes(&self) -> Told {
+        let host = self.last();
         let since = Instant::now();
         self.stage.cluster.remove(host).await?;
         self.stage.stop_agent(host);
@@ -117,7 +103,7 @@ impl Story<'_> {
         self.say(format!(
             "The Node was deleted, and {} later its Hypervisor was gone: it belonged to the Node, so the API server's \
              garbage collector took it. {} left.",
-            super::after(since),
+            after(since),
             count(self.seen.all().len(), "Hypervisor"),
         ))
         .await?;
@@ -164,14 +150,6 @@ impl Story<'_> {
     }
 }
 
-fn is_ready(hypervisor: &Hypervisor) -> bool {
-    hypervisor.is_true(condition_types::READY)
-}
-
 fn message(hypervisor: &Hypervisor) -> Option<&str> {
     hypervisor.condition(condition_types::READY).map(|ready| ready.message.as_str())
-}
-
-fn reason(hypervisor: &Hypervisor) -> Option<&str> {
-    hypervisor.condition(condition_types::READY).map(|ready| ready.reason.as_str())
 }

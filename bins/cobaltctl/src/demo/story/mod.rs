@@ -3,6 +3,7 @@
 mod joining;
 mod leaving;
 mod running;
+mod serving;
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path, sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use kube::{
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub(super) use self::serving::progress;
 use super::{
     Args, DemoError,
     narrate::Narrator,
@@ -53,7 +55,8 @@ impl<'a> Story<'a> {
         self.vms_come_and_go().await?;
         self.libvirt_goes_away().await?;
         self.the_scheduler_writes().await?;
-        self.ready_explained().await?;
+        self.hosts_go_into_service().await?;
+        self.maintenance().await?;
         self.a_host_leaves().await?;
         self.rest().await?;
         self.summary(kubeconfig.is_some()).await
@@ -62,8 +65,8 @@ impl<'a> Story<'a> {
     async fn prologue(&self, args: &Args, kubeconfig: Option<&Path>) -> Told {
         self.narrator.heading("Cobalt: a region in one process")?;
         self.say(format!(
-            "{} and {} (seed {}), a Kubernetes API server, the Cobalt operator and one node agent per host. The hosts, \
-             the VMs and the API server are simulated. The operator and the agents are the programs themselves, in \
+            "{} and {} (seed {}), a Kubernetes API server, a Nova and a Placement, the Cobalt operator and one node \
+             agent per host. The hosts, the VMs, the cloud and the API server are simulated. The operator and the agents are the programs themselves, in \
              real time; what is told here was seen through the API.",
             count(self.hosts.len(), "host"),
             count(usize::from(args.vms), "VM"),
@@ -95,6 +98,11 @@ impl<'a> Story<'a> {
             traffic.agent_writes,
             count(self.hosts.len(), "host"),
             ratio(traffic.operator_writes + traffic.agent_writes, hosts),
+        ))
+        .await?;
+        self.say(format!(
+            "Nova and Placement were asked {} times. The regional lists among them do not grow with the number of hosts.",
+            self.stage.cloud_calls(),
         ))
         .await?;
         self.say(self.events().await?).await?;
@@ -139,7 +147,7 @@ impl<'a> Story<'a> {
     /// Ends a chapter with the table as it is now.
     async fn end(&self) -> Told {
         let live = self.narrator.look().live;
-        self.narrator.table(super::table::render(&self.seen.all(), live))?;
+        self.narrator.table(super::picture(self.seen, live))?;
         Ok(self.narrator.end_of_chapter().await?)
     }
 

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::*;
+use crate::runtime::events::Severity;
 
 fn event(object: &str, note: &str) -> Event {
     let regarding =

@@ -1,8 +1,9 @@
-//! Every host of an OpenStack region as Nova and Placement see it, by four calls however many there are.
+//! The compute services of an OpenStack region with what Nova and Placement know of their hosts, by four calls however
+//! many there are.
 //!
 //!     export OS_CLOUD=mycloud      # or OS_AUTH_URL, OS_USERNAME, OS_PASSWORD, …
-//!     cargo run -p cobalt-examples --example hosts_list
-//!     cargo run -p cobalt-examples --example hosts_list -- --help
+//!     cargo run -p cobalt-examples --example nova_services
+//!     cargo run -p cobalt-examples --example nova_services -- --help
 //!
 //! Without a cloud: `cargo xtask rig up openstack` brings one up and prints its variables.
 #![allow(clippy::print_stdout)]

@@ -1,0 +1,673 @@
+//! What to do next about a drain, and what to say about it: a pure function.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{
+    movability::{self, Movability},
+    say,
+    seen::{DrainSeen, HostSeen, HostState, InFlight, awaits_confirmation, is_disabled, is_over},
+    settings::DrainSettings,
+};
+use crate::{
+    api::{EvictedInstance, EvictionStatus, InstanceState, MoveKind},
+    ids::{HostName, InstanceId, MigrationId},
+    nova::{Migration, MigrationKind, MigrationPhase, Server, ServerStatus},
+    operator::Outcome,
+};
+
+/// The longest text about one instance.
+const TEXT: usize = 160;
+
+/// How many instances are told of. Those that have left long ago are forgotten first; what is still there never is.
+const KEPT: usize = 512;
+
+/// What is said of a server that Nova has been moving for too long without a migration.
+const STUCK: &str = "Nova says that it moves, and nothing moves it: its state has to be reset";
+
+/// What is said of a server whose move takes too long and is of a kind that cannot be stopped.
+const OVERDUE: &str = "its move takes too long and cannot be stopped; it is waited for";
+
+/// One thing to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask a server to move.
+    Start {
+        /// The server.
+        server: InstanceId,
+        /// How.
+        how: MoveKind,
+        /// To this host; to one of the scheduler's choice otherwise.
+        target: Option<HostName>,
+    },
+    /// Say yes to a move that has happened.
+    Confirm {
+        /// The server.
+        server: InstanceId,
+    },
+    /// Stop a move.
+    Abort {
+        /// The server.
+        server: InstanceId,
+        /// Its migration.
+        migration: MigrationId,
+        /// It was on its way to this host, not from it.
+        incoming: bool,
+    },
+}
+
+impl Step {
+    /// What makes a step the same as another one.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Start { server, .. } => format!("move {server}"),
+            Self::Confirm { server } => format!("confirm {server}"),
+            Self::Abort { server, migration, .. } => format!("abort {server} {migration}"),
+        }
+    }
+}
+
+/// What is wanted of a drain.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DrainPlan {
+    /// The whole status.
+    pub status: EvictionStatus,
+    /// What to do, in this order.
+    pub steps: Vec<Step>,
+    /// When to look again, if nothing happens before.
+    pub again: Option<Duration>,
+    /// Whether the Eviction is to be kept from going: it has moves under way.
+    pub hold: bool,
+    /// Whether Nova has nothing on the host and nothing on the way to it.
+    pub empty: bool,
+}
+
+/// Decides. See the module above for the states and what leads from one to the other.
+pub fn decide(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp) -> DrainPlan {
+    let mut plan = DrainPlan { status: seen.eviction.status.clone().unwrap_or_default(), ..DrainPlan::default() };
+    if seen.is_leaving() {
+        leaving(seen, settings, now, &mut plan);
+        return plan;
+    }
+    if is_over(seen) {
+        return plan;
+    }
+    if seen.is_expected() && !is_disabled(&seen.hypervisor) {
+        say::not_disabled("hypervisor not disabled", now, &mut plan.status);
+        plan.hold = seen.is_held();
+        plan.again = Some(settings.poll * 2);
+        return plan;
+    }
+    plan.hold = seen.is_held();
+    match &seen.cloud {
+        HostSeen::NotAsked => {
+            say::begun(now, &mut plan.status);
+            plan.again = Some(settings.poll);
+        }
+        HostSeen::Unknown(why) => {
+            say::unknown(why, now, &mut plan.status);
+            plan.again = Some(settings.poll * 2);
+        }
+        HostSeen::Absent(why) => {
+            say::absent(seen, why, now, &mut plan.status);
+            plan.hold = false;
+            plan.again = plan.status.conditions.iter().any(say::is_running).then_some(settings.idle_poll);
+        }
+        HostSeen::Known(state) if state.service.as_ref().is_some_and(|service| service.enabled) => {
+            // Whatever we move away would be replaced by what the scheduler sends.
+            say::not_disabled("hypervisor not disabled: Nova has its service enabled", now, &mut plan.status);
+            plan.again = Some(settings.poll * 2);
+        }
+        HostSeen::Known(state) => drain(seen, state, settings, now, &mut plan),
+    }
+    plan
+}
+
+/// One look at a host that is being drained.
+fn drain(seen: &DrainSeen, state: &HostState, settings: &DrainSettings, now: Timestamp, plan: &mut DrainPlan) {
+    let acting = seen.outcomes.is_empty() && seen.stands_back_for.is_none();
+    let mut vms = judge_all(seen, state, settings, now);
+    if acting {
+        plan.steps = follow_ups(&vms);
+        plan.steps.extend(incoming_aborts(seen, state, now));
+        plan.steps.extend(starts(&mut vms, seen, state, settings));
+    }
+    let outstanding: Vec<&Vm> = vms.values().filter(|vm| !vm.record.state.is_finished()).collect();
+    let incoming = state.incoming(&seen.host, now).count();
+    plan.empty = outstanding.is_empty() && state.servers.is_empty() && incoming == 0;
+    plan.status.hypervisor_service_id =
+        state.id.as_ref().map(ToString::to_string).or(plan.status.hypervisor_service_id.take());
+    plan.status.outstanding_ram_mb =
+        Some(outstanding.iter().map(|vm| i64::try_from(vm.memory_mb).unwrap_or(i64::MAX)).sum());
+    plan.status.outstanding_instances = Some(outstanding.iter().map(|vm| vm.record.id.clone()).collect());
+    let busy = outstanding.iter().any(|vm| vm.record.state.is_in_flight());
+    let waits = outstanding
+        .iter()
+        .any(|vm| matches!(vm.record.state, InstanceState::Pending | InstanceState::Waiting | InstanceState::Failed));
+    plan.hold = busy || plan.steps.iter().any(|step| !matches!(step, Step::Abort { incoming: true, .. }));
+    plan.hold |= seen.is_held() && waits;
+    if seen.stands_back_for.is_some() {
+        plan.hold = false;
+    }
+    let refused = |outcome: &Outcome| matches!(outcome, Outcome::Failed { category, .. } if counts(category));
+    let refused = seen.outcomes.values().any(refused);
+    let retry = outstanding.iter().filter_map(|vm| vm.record.retry_at.as_ref()).map(|at| elapsed(now, at.0)).min();
+    plan.status.instances = Some(kept(vms.into_values().map(|vm| vm.record)));
+    say::look(seen, state, plan, settings, now);
+    plan.again = plan.status.conditions.iter().any(say::is_running).then(|| {
+        if refused && waits {
+            Duration::from_secs(1)
+        } else if busy || waits || incoming > 0 || plan.empty {
+            settings.poll
+        } else {
+            // Whoever is blocked is tried when its time has come, not at the look after that.
+            retry.unwrap_or(settings.idle_poll).clamp(settings.poll, settings.idle_poll.max(settings.poll))
+        }
+    });
+}
+
+/// An Eviction that somebody deletes: what it has begun is stopped or seen to its end, and nothing new is begun.
+fn leaving(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp, plan: &mut DrainPlan) {
+    if !seen.is_held() {
+        return;
+    }
+    let since = seen.eviction.metadata.deletion_timestamp.as_ref().map_or(now, |time| time.0);
+    if elapsed(since, now) >= settings.release {
+        return;
+    }
+    plan.hold = true;
+    plan.again = Some(settings.poll.min(Duration::from_secs(2)));
+    let HostSeen::Known(state) = &seen.cloud else {
+        plan.hold = !matches!(seen.cloud, HostSeen::Absent(_));
+        return;
+    };
+    let vms = judge_all(seen, state, settings, now);
+    // Not what others have begun, such as a resize that its owner has not confirmed.
+    let ours: BTreeSet<&str> = seen
+        .eviction
+        .status
+        .iter()
+        .flat_map(EvictionStatus::instances)
+        .filter(|record| !record.state.is_finished())
+        .map(|record| record.id.as_str())
+        .collect();
+    let mut under_way = false;
+    for vm in vms.values().filter(|vm| vm.record.state.is_in_flight() && ours.contains(vm.record.id.as_str())) {
+        under_way = true;
+        let server = InstanceId::new(&vm.record.id);
+        match (&vm.want, state.outgoing(&seen.host, &server, now)) {
+            (Want::Confirm, _) => plan.steps.push(Step::Confirm { server }),
+            (_, Some(migration)) if can_abort(migration) => {
+                plan.steps.push(Step::Abort { server, migration: migration.id.clone(), incoming: false });
+            }
+            _ => {}
+        }
+    }
+    if !seen.outcomes.is_empty() {
+        plan.steps.clear();
+    }
+    plan.hold = under_way;
+    plan.status.instances = Some(kept(vms.into_values().map(|vm| vm.record)));
+}
+
+/// What is wanted of one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Want {
+    Nothing,
+    Start(MoveKind),
+    Confirm,
+    Abort(MigrationId),
+}
+
+/// One server: what is said of it, and what is wanted.
+struct Vm {
+    record: EvictedInstance,
+    memory_mb: u64,
+    want: Want,
+}
+
+fn judge_all(
+    seen: &DrainSeen,
+    state: &HostState,
+    settings: &DrainSettings,
+    now: Timestamp,
+) -> BTreeMap<InstanceId, Vm> {
+    let before: BTreeMap<InstanceId, &EvictedInstance> = seen
+        .eviction
+        .status
+        .iter()
+        .flat_map(EvictionStatus::instances)
+        .map(|record| (InstanceId::new(&record.id), record))
+        .collect();
+    let here: BTreeMap<&InstanceId, &Server> = state.servers.iter().map(|server| (&server.id, server)).collect();
+    let moving = state.migrations.iter().filter(|one| one.source == seen.host).map(|one| &one.server);
+    let moving = moving.filter(|id| here.contains_key(id) || is_on_its_way(seen, state, id, now));
+    let known = before.iter().filter(|(_, record)| !record.state.is_finished()).map(|(id, _)| id);
+    let open: BTreeSet<&InstanceId> = here.keys().copied().chain(moving).chain(known).collect();
+    let judge = Judge { seen, state, settings, now };
+    let mut vms: BTreeMap<InstanceId, Vm> = BTreeMap::new();
+    for id in open {
+        // One that had left and is here again begins anew.
+        let prev = before.get(id).filter(|record| !record.state.is_finished()).copied();
+        let vm = judge.one(id, here.get(id).copied(), prev);
+        vms.insert(id.clone(), vm);
+    }
+    for (id, record) in before {
+        vms.entry(id).or_insert_with(|| Vm { record: record.clone(), memory_mb: 0, want: Want::Nothing });
+    }
+    vms
+}
+
+/// Whether a server that is not on the host any more has a move that is not at its end.
+fn is_on_its_way(seen: &DrainSeen, state: &HostState, id: &InstanceId, now: Timestamp) -> bool {
+    let Some(migration) = state.outgoing(&seen.host, id, now) else { return false };
+    match state.left.get(id) {
+        // Somebody's resize of long ago, confirmed or reverted since, whatever its record says.
+        Some(Some(server)) => !awaits_confirmation(migration) || server.status == ServerStatus::VerifyResize,
+        Some(None) => false,
+        None => !awaits_confirmation(migration),
+    }
+}
+
+struct Judge<'a> {
+    seen: &'a DrainSeen,
+    state: &'a HostState,
+    settings: &'a DrainSettings,
+    now: Timestamp,
+}
+
+impl Judge<'_> {
+    fn one(&self, id: &InstanceId, server: Option<&Server>, prev: Option<&EvictedInstance>) -> Vm {
+        let mut record = prev.cloned().unwrap_or_else(|| EvictedInstance { id: id.to_string(), ..Default::default() });
+        let known = server.or_else(|| self.state.left.get(id).and_then(Option::as_ref));
+        if let Some(server) = known {
+            record.name = cut(&server.name);
+        }
+        let mut vm = Vm { record, memory_mb: known.map_or(0, |server| server.memory_mb), want: Want::Nothing };
+        let outgoing = self.state.outgoing(&self.seen.host, id, self.now);
+        match (server, outgoing) {
+            (Some(server), Some(migration)) => self.moves(&mut vm, server, migration),
+            (Some(server), None) => self.rests(&mut vm, server),
+            (None, outgoing) => self.left(&mut vm, id, outgoing),
+        }
+        self.heed_outcomes(&mut vm, id);
+        vm
+    }
+
+    /// It is here and has a migration.
+    fn moves(&self, vm: &mut Vm, server: &Server, migration: &Migration) {
+        let record = &mut vm.record;
+        let overdue = record.error.as_deref() == Some(OVERDUE);
+        let was_moving = record.state.is_in_flight() || overdue;
+        record.how = Some(kind(migration));
+        record.target = migration.destination.as_ref().map(ToString::to_string);
+        record.attempts = record.attempts.max(1);
+        record.retry_at = None;
+        if !was_moving {
+            record.requested_at = migration.created_at.map(time).or(Some(time(self.now)));
+            (record.started_at, record.finished_at, record.error) = (None, None, None);
+        }
+        if server.status == ServerStatus::VerifyResize {
+            if overdue {
+                (vm.record.state, vm.record.error) = (InstanceState::Migrating, None);
+            }
+            self.to_confirm(vm);
+            return;
+        }
+        if migration.phase == MigrationPhase::Queued {
+            record.state = InstanceState::Queued;
+            return;
+        }
+        let began = record.started_at.get_or_insert_with(|| time(self.now)).0;
+        let long = elapsed(began, self.now) >= self.settings.timeout;
+        if record.state != InstanceState::Aborting {
+            record.state = InstanceState::Migrating;
+            record.error = None;
+        }
+        if long && can_abort(migration) {
+            record.error = Some(cut(&format!("it took longer than {} s", self.settings.timeout.as_secs())));
+            record.state = InstanceState::Aborting;
+            vm.want = Want::Abort(migration.id.clone());
+        } else if long && record.state != InstanceState::Aborting {
+            // It goes on, but the others do not wait behind it.
+            (record.state, record.error) = (InstanceState::Blocked, Some(OVERDUE.into()));
+        }
+    }
+
+    /// It is here and has no migration.
+    fn rests(&self, vm: &mut Vm, server: &Server) {
+        let now = self.now;
+        match movability::of(server, self.settings.block_migration) {
+            Movability::Moving => {
+                let record = &mut vm.record;
+                let known = record.state.is_in_flight() || record.error.as_deref() == Some(STUCK);
+                if !known {
+                    record.attempts = record.attempts.max(1);
+                    record.requested_at = Some(time(now));
+                    (record.started_at, record.error, record.finished_at) = (None, None, None);
+                }
+                record.retry_at = None;
+                let asked = record.requested_at.get_or_insert_with(|| time(now)).0;
+                // Nova sets the state before it answers, and the record comes later; but it comes.
+                if elapsed(asked, now) >= self.settings.timeout {
+                    record.state = InstanceState::Blocked;
+                    record.error = Some(STUCK.into());
+                } else {
+                    record.state = InstanceState::Queued;
+                }
+            }
+            Movability::ToConfirm => self.to_confirm(vm),
+            _ if matches!(
+                vm.record.state,
+                InstanceState::Queued | InstanceState::Migrating | InstanceState::Aborting
+            ) =>
+            {
+                let error = self.why_not(&vm.record, server);
+                self.fail(&mut vm.record, &error);
+            }
+            Movability::Busy(why) => {
+                let record = &mut vm.record;
+                let waits = matches!(record.state, InstanceState::Waiting | InstanceState::Blocked);
+                let since = if waits { record.started_at.clone() } else { None }.unwrap_or_else(|| time(now));
+                let long = elapsed(since.0, now) >= self.settings.timeout;
+                record.state = if long { InstanceState::Blocked } else { InstanceState::Waiting };
+                record.started_at = Some(since);
+                (record.retry_at, record.error) = (None, Some(cut(&why)));
+            }
+            Movability::Not(why) => {
+                let record = &mut vm.record;
+                record.state = InstanceState::Blocked;
+                record.how = Some(MoveKind::None);
+                (record.retry_at, record.started_at, record.error) = (None, None, Some(cut(&why)));
+            }
+            Movability::Ready(how) => self.ready(vm, server, how),
+        }
+    }
+
+    fn ready(&self, vm: &mut Vm, server: &Server, how: MoveKind) {
+        let record = &mut vm.record;
+        let tried = matches!(record.state, InstanceState::Failed | InstanceState::Blocked);
+        let waits = record.retry_at.as_ref().filter(|_| tried).map(|at| at.0);
+        record.how = Some(how.clone());
+        let room = self.state.room.get(&server.id);
+        let none = room.is_some_and(Vec::is_empty);
+        // Placement had no room for it, and has some now: then there is nothing to wait for.
+        let room_came =
+            record.state == InstanceState::Blocked && record.attempts == 0 && room.is_some_and(|room| !room.is_empty());
+        if waits.is_some_and(|at| at > self.now) && !room_came {
+            return;
+        }
+        // Once its time has come it is asked even if Placement still says no: the scheduler may know better.
+        if waits.is_none() && none && record.attempts == 0 {
+            record.state = InstanceState::Blocked;
+            record.error = Some(cut(&format!("no other host has room for it: {}", say::wants(server))));
+            record.retry_at = Some(time(self.now + self.settings.blocked_retry));
+            return;
+        }
+        if !tried {
+            record.error = None;
+        }
+        (record.state, record.retry_at, record.started_at) = (InstanceState::Pending, None, None);
+        vm.want = Want::Start(how);
+    }
+
+    fn to_confirm(&self, vm: &mut Vm) {
+        let record = &mut vm.record;
+        let waits = record.retry_at.as_ref().is_some_and(|at| at.0 > self.now);
+        if matches!(record.state, InstanceState::Failed | InstanceState::Blocked) && waits {
+            return;
+        }
+        record.how = Some(MoveKind::Cold);
+        (record.state, record.retry_at) = (InstanceState::Confirming, None);
+        vm.want = Want::Confirm;
+    }
+
+    /// It is not here any more.
+    fn left(&self, vm: &mut Vm, id: &InstanceId, outgoing: Option<&Migration>) {
+        let now = self.now;
+        let Some(answer) = self.state.left.get(id) else {
+            if outgoing.is_some() {
+                vm.record.state = InstanceState::Migrating;
+            }
+            return;
+        };
+        let record = &mut vm.record;
+        let Some(server) = answer else {
+            record.state = InstanceState::Gone;
+            (record.error, record.retry_at, record.finished_at) = (None, None, Some(time(now)));
+            return;
+        };
+        if let Some(host) = &server.host
+            && *host == self.seen.host
+        {
+            // It came back between two questions. The next look tells.
+            return;
+        }
+        record.target = server.host.as_ref().map(ToString::to_string);
+        if server.status == ServerStatus::VerifyResize {
+            self.to_confirm(vm);
+            return;
+        }
+        let ends = outgoing.is_some_and(|migration| migration.kind == MigrationKind::Live);
+        let settling = ends || matches!(server.status, ServerStatus::Resize | ServerStatus::Migrating);
+        if settling && record.state.is_in_flight() {
+            record.state = InstanceState::Migrating;
+            return;
+        }
+        record.state = InstanceState::Moved;
+        record.retry_at = None;
+        record.finished_at = Some(time(now));
+        record.error = (server.status == ServerStatus::Error).then(|| {
+            cut(&format!("it is in ERROR there: {}", server.fault.as_deref().unwrap_or("Nova does not say why")))
+        });
+    }
+
+    /// What became of this pass's steps about it.
+    fn heed_outcomes(&self, vm: &mut Vm, id: &InstanceId) {
+        let outcome = |step: &Step| self.seen.outcomes.get(&step.key());
+        let start = Step::Start { server: id.clone(), how: MoveKind::Live, target: None };
+        match outcome(&start) {
+            Some(Outcome::Done) => {
+                vm.record.attempts = vm.record.attempts.saturating_add(1);
+                vm.record.state = InstanceState::Queued;
+                vm.record.requested_at = Some(time(self.now));
+                (vm.record.started_at, vm.record.finished_at, vm.record.target) = (None, None, None);
+                vm.record.error = None;
+            }
+            Some(Outcome::Failed { category, message }) if *category != NOT_FOUND => {
+                vm.record.requested_at = Some(time(self.now));
+                self.refused(&mut vm.record, category, message);
+            }
+            _ => {}
+        }
+        match outcome(&Step::Confirm { server: id.clone() }) {
+            Some(Outcome::Failed { category, message }) if *category != NOT_FOUND => {
+                self.refused(&mut vm.record, category, message);
+            }
+            _ => {}
+        }
+    }
+
+    /// A call about it failed. If the cloud was away that is no attempt of its own; but it is said, and others have their
+    /// turn before it is asked again: one whose call fails each time must not keep the only place.
+    fn refused(&self, record: &mut EvictedInstance, category: &str, error: &str) {
+        record.attempts = record.attempts.saturating_add(i32::from(counts(category)));
+        self.fail(record, error);
+    }
+
+    /// Why a move that is over did not happen.
+    fn why_not(&self, record: &EvictedInstance, server: &Server) -> String {
+        let ended = self.state.ended(&self.seen.host, &server.id);
+        match ended.map(|migration| &migration.phase) {
+            _ if record.state == InstanceState::Aborting => {
+                let why = record.error.as_deref().unwrap_or("it took too long");
+                format!("{why}, and was stopped")
+            }
+            Some(MigrationPhase::Cancelled) => "somebody stopped its migration".into(),
+            Some(MigrationPhase::Failed) => match &server.fault {
+                Some(fault) => format!("its migration failed: {fault}"),
+                None => "its migration failed; Nova's instance actions say why".into(),
+            },
+            _ => "it did not move, and Nova has no record of why: most likely no host was found".into(),
+        }
+    }
+
+    fn fail(&self, record: &mut EvictedInstance, error: &str) {
+        let attempts = u32::try_from(record.attempts).unwrap_or(0);
+        let blocked = attempts >= self.settings.attempts;
+        let pause = if blocked { self.settings.blocked_retry } else { self.settings.retry.after(attempts) };
+        record.state = if blocked { InstanceState::Blocked } else { InstanceState::Failed };
+        record.error = Some(cut(error));
+        record.finished_at = Some(time(self.now));
+        record.retry_at = Some(time(self.now + pause));
+    }
+}
+
+/// The server is gone, or somebody else was faster: the next look shows it.
+const NOT_FOUND: &str = "not_found";
+
+/// Whether a failed call is an attempt: not if the cloud was away.
+fn counts(category: &str) -> bool {
+    !matches!(category, "unavailable" | "timeout" | NOT_FOUND)
+}
+
+/// Confirmations and stops, which need no place.
+fn follow_ups(vms: &BTreeMap<InstanceId, Vm>) -> Vec<Step> {
+    let step = |(id, vm): (&InstanceId, &Vm)| match &vm.want {
+        Want::Confirm => Some(Step::Confirm { server: id.clone() }),
+        Want::Abort(migration) => {
+            Some(Step::Abort { server: id.clone(), migration: migration.clone(), incoming: false })
+        }
+        Want::Nothing | Want::Start(_) => None,
+    };
+    vms.iter().filter_map(step).collect()
+}
+
+fn incoming_aborts(seen: &DrainSeen, state: &HostState, now: Timestamp) -> Vec<Step> {
+    let abortable = state.incoming(&seen.host, now).filter(|migration| can_abort(migration));
+    let step = |one: &Migration| Step::Abort { server: one.server.clone(), migration: one.id.clone(), incoming: true };
+    abortable.map(step).collect()
+}
+
+/// As many moves as there are places for. Those that were tried least often come first, so that nobody waits behind one
+/// that cannot move.
+fn starts(
+    vms: &mut BTreeMap<InstanceId, Vm>,
+    seen: &DrainSeen,
+    state: &HostState,
+    settings: &DrainSettings,
+) -> Vec<Step> {
+    let mine: Vec<&Vm> = vms.values().filter(|vm| vm.record.state.is_in_flight()).collect();
+    let limit = settings.concurrency_for(&state.traits);
+    // Those that take too long have lost their places, but not more of them than there are places.
+    let overdue = vms.values().filter(|vm| vm.record.error.as_deref() == Some(OVERDUE)).count();
+    let mut free = limit.saturating_sub(mine.len()).min((2 * limit).saturating_sub(mine.len() + overdue));
+    if settings.region_concurrency > 0 {
+        free = free.min(settings.region_concurrency.saturating_sub(seen.elsewhere.total + mine.len()));
+    }
+    let mut to = seen.elsewhere.to.clone();
+    for target in mine.iter().filter_map(|vm| vm.record.target.as_deref()) {
+        *to.entry(HostName::from(target)).or_default() += 1;
+    }
+    let mut wanted: Vec<(i32, InstanceId, MoveKind)> = vms
+        .iter()
+        .filter_map(|(id, vm)| match &vm.want {
+            Want::Start(how) => Some((vm.record.attempts, id.clone(), how.clone())),
+            _ => None,
+        })
+        .collect();
+    wanted.sort();
+    let mut steps = Vec::new();
+    for (attempts, server, how) in wanted {
+        if steps.len() >= free {
+            break;
+        }
+        let mut target = None;
+        if settings.target_concurrency > 0 && how == MoveKind::Live {
+            let Some(room) = state.room.get(&server) else {
+                // Who could take it was not answered: the scheduler knows, but then the limit could not be kept.
+                continue;
+            };
+            let tries = usize::try_from(attempts).unwrap_or(0);
+            let open =
+                room.iter().filter(|room| to.get(&room.host).copied().unwrap_or(0) < settings.target_concurrency);
+            let mut open: Vec<_> = open.collect();
+            open.sort_by_key(|room| {
+                let taken = to.get(&room.host).copied().unwrap_or(0);
+                (taken, std::cmp::Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), room.host.clone())
+            });
+            if open.is_empty() {
+                continue;
+            }
+            // After a failure another one, if there is another.
+            let chosen = open[tries % open.len()].host.clone();
+            *to.entry(chosen.clone()).or_default() += 1;
+            target = Some(chosen);
+        }
+        steps.push(Step::Start { server, how, target });
+    }
+    steps
+}
+
+/// What moves in a drain after these steps, for the limits of the others.
+pub(super) fn in_flight(plan: &DrainPlan) -> InFlight {
+    let mut flight = InFlight::default();
+    for record in plan.status.instances().iter().filter(|record| record.state.is_in_flight()) {
+        flight.total += 1;
+        if let Some(target) = record.target.as_deref() {
+            *flight.to.entry(HostName::from(target)).or_default() += 1;
+        }
+    }
+    for step in &plan.steps {
+        if let Step::Start { target, .. } = step {
+            flight.total += 1;
+            if let Some(target) = target {
+                *flight.to.entry(target.clone()).or_default() += 1;
+            }
+        }
+    }
+    flight
+}
+
+/// Those that are kept in the status, ordered by id.
+fn kept(records: impl Iterator<Item = EvictedInstance>) -> Vec<EvictedInstance> {
+    let (finished, open): (Vec<_>, Vec<_>) = records.partition(|record| record.state.is_finished());
+    let mut finished = finished;
+    finished.sort_by(|a, b| b.finished_at.as_ref().map(|at| at.0).cmp(&a.finished_at.as_ref().map(|at| at.0)));
+    finished.truncate(KEPT.saturating_sub(open.len()));
+    let mut all = open;
+    all.extend(finished);
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+    all
+}
+
+fn can_abort(migration: &Migration) -> bool {
+    let early = matches!(migration.phase, MigrationPhase::Queued | MigrationPhase::Preparing | MigrationPhase::Running);
+    migration.kind == MigrationKind::Live && early
+}
+
+fn kind(migration: &Migration) -> MoveKind {
+    if migration.kind == MigrationKind::Live { MoveKind::Live } else { MoveKind::Cold }
+}
+
+/// Whole seconds, as the API server keeps them.
+pub(super) fn time(at: Timestamp) -> Time {
+    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
+}
+
+/// How long ago something was; nothing, if it is to come.
+pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}
+
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Controller `eviction`: it drains a host.
+//!
+//! ```text
+//!   observe: the host's servers, its migrations, the servers that have left the list, who has room
+//!   decide:  one pure function over that and what the Eviction says already
+//!   act:     each step looks again, then asks Nova
+//!   publish: one status write per pass, if anything is new
+//! ```
+//!
+//! # The drain
+//!
+//! ```text
+//!                   service disabled,           nothing left by Nova, twice,
+//!   ┌──────────────┐ in Nova too  ┌─────────┐   nothing left by libvirt     ┌───────────┐
+//!   │ not disabled │ ───────────▶ │ Running │ ────────────────────────────▶ │ Succeeded │  Evicting=False
+//!   └──────────────┘              └─────────┘                               └───────────┘
+//!          ▲                        │  ▲    ▲──────────────────────────────────┘ libvirt has instances again
+//!          └────────────────────────┘  │ something can move again
+//!            somebody enabled it    │  │
+//!                                   ▼  │ all that is left cannot move
+//!                                 ┌─────────┐
+//!                                 │ Blocked │  Evicting stays True: the host is not empty
+//!                                 └─────────┘
+//! ```
+//!
+//! A host that Nova does not know has nothing to drain, unless Nova should know it: then the drain is `Failed`, which is
+//! `True` as well, and is looked at again.
+//!
+//! # One instance
+//!
+//! ```text
+//!             a place is free          Nova begins          it is elsewhere
+//!   Pending ──────────────────▶ Queued ───────────▶ Migrating ─────────────▶ Moved
+//!      ▲                          │                 │      │ cold             ▲
+//!      │ pause over               │                 │      └──▶ Confirming ───┘
+//!      │                          ▼   too long      ▼
+//!   Failed ◀──────────────────────┴─── Aborting ◀───┘      deleted, from anywhere ──▶ Gone
+//!      │ tried too often
+//!      ▼            pause over, or room, or it can move again
+//!   Blocked ──────────────────────────────────────────────────▶ Pending
+//! ```
+//!
+//! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted. One that waits too long is
+//! blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
+//!
+//! Nova's word counts, not ours: a server that Nova says is moving is moving, whoever asked for it, and one that is
+//! elsewhere has moved. So a crash between asking and writing down forgets at most a number, and nothing is asked to
+//! move twice: Nova marks a server before it answers, and each step looks at that mark.
+//!
+//! # Deleting an Eviction
+//!
+//! While it has moves under way, an Eviction has a finalizer. When it is deleted, nothing new begins; live migrations are
+//! stopped, those past the point of return and cold ones are seen to their end. After
+//! [`release`](DrainSettings::release) it goes all the same, with a warning: a deletion never hangs.
+//!
+//! # Several Evictions of one host
+//!
+//! The oldest works; the others say so and end with it.
+
+mod act;
+mod controller;
+mod counts;
+mod decide;
+mod movability;
+mod observe;
+mod plan;
+mod say;
+mod seen;
+mod settings;
+mod targets;
+
+pub(super) use self::controller::{Drains, take_over};
+pub use self::{
+    decide::{DrainPlan, Step, decide},
+    plan::{EvictionPlan, PlanOptions, PlannedMove, Risk, plan},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, LibvirtWord, Room},
+    settings::{BlockMigrationWord, DrainArgs, DrainSettings},
+};

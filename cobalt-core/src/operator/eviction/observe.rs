@@ -1,0 +1,220 @@
+//! Looking at a host that is being drained: a few calls about this host alone, and only while it is being drained.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{
+    movability::{self, Movability},
+    seen::{DrainSeen, HostSeen, HostState, Room, awaits_confirmation, is_leftover},
+    settings::DrainSettings,
+    targets,
+};
+use crate::{
+    Error,
+    api::{EvictionStatus, InstanceState},
+    ids::{HostName, InstanceId, ProviderId},
+    nova::{NovaHypervisor, PlacementClient, Resources, Server, view},
+    operator::{Cloud, CloudSeen, Snapshot, acting},
+    runtime::shutdown::Chain,
+};
+
+/// How long an answer of Placement is good for. What it is asked for is advice; the scheduler decides.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// What was asked not long ago, of one drain.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    candidates: BTreeMap<Shape, (Instant, Vec<(ProviderId, Resources)>)>,
+    allocations: Option<(Instant, BTreeMap<InstanceId, Resources>)>,
+    /// Servers of old records that turned out to be none of our business.
+    strangers: BTreeSet<InstanceId>,
+}
+
+/// What a server takes of a host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shape {
+    resources: Resources,
+    traits: BTreeSet<String>,
+}
+
+/// The resources of a server's flavor, where its allocation is not known.
+pub(super) fn of_flavor(server: &Server) -> Resources {
+    let all = [("VCPU", u64::from(server.vcpus)), ("MEMORY_MB", server.memory_mb), ("DISK_GB", server.local_disk_gb)];
+    all.into_iter().filter(|(_, amount)| *amount > 0).map(|(class, amount)| (class.to_owned(), amount)).collect()
+}
+
+/// The Hypervisor as a stage would see it, for its name and its ids in Nova.
+pub(super) fn as_stage(seen: &DrainSeen, region: Arc<view::Snapshot>, now: Timestamp) -> Snapshot {
+    let mut stage = Snapshot::new(&seen.eviction.spec.hypervisor, now);
+    stage.hypervisor = Some(seen.hypervisor.clone());
+    stage.cloud = CloudSeen::Known(region);
+    stage
+}
+
+/// Asks the cloud. The name of the host in Nova goes into `seen`.
+pub(super) async fn observe(
+    cloud: &Cloud,
+    settings: &DrainSettings,
+    seen: &mut DrainSeen,
+    asked: &mut Asked,
+    now: Timestamp,
+) -> HostSeen {
+    let region = cloud.view.snapshot();
+    if !region.is_complete() {
+        return HostSeen::NotAsked;
+    }
+    let stage = as_stage(seen, region.clone(), now);
+    seen.host = stage.host();
+    let hypervisor = stage.nova_hypervisor().cloned();
+    match look(cloud, settings, seen, &region, hypervisor.as_ref(), &stage.names(), asked, now).await {
+        Ok(known) => known,
+        Err(error) => HostSeen::Unknown(acting::words(&Chain(&error).to_string())),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one caller, which has just gathered them")]
+async fn look(
+    cloud: &Cloud,
+    settings: &DrainSettings,
+    seen: &mut DrainSeen,
+    region: &view::Snapshot,
+    hypervisor: Option<&NovaHypervisor>,
+    names: &[HostName],
+    asked: &mut Asked,
+    now: Timestamp,
+) -> crate::Result<HostSeen> {
+    let nova = &cloud.nova;
+    let mut service = nova.service_on(&seen.host).await;
+    for name in names.iter().filter(|name| **name != seen.host).cloned().collect::<Vec<_>>() {
+        if service.as_ref().is_err_and(Error::is_not_found) {
+            service = nova.service_on(&name).await;
+            if service.is_ok() {
+                seen.host = name;
+            }
+        }
+    }
+    let service = match service {
+        Ok(service) => Some(service),
+        Err(error) if error.is_not_found() => None,
+        Err(error) => return Err(error),
+    };
+    // Servers first: a move that begins between the two questions is then in the second answer.
+    let servers = nova.servers_on(&seen.host).await?;
+    if service.is_none() && servers.is_empty() {
+        return Ok(HostSeen::Absent(format!("{}: Nova has no such compute service", seen.host)));
+    }
+    let mut state = HostState {
+        id: hypervisor.map(|hypervisor| hypervisor.id.clone()),
+        service,
+        servers,
+        migrations: nova.migrations(&seen.host).await?,
+        ..HostState::default()
+    };
+    state.traits = match hypervisor.and_then(|hypervisor| region.traits_of(&hypervisor.id)) {
+        Some(traits) => traits.names.clone(),
+        None => seen.hypervisor.status.iter().flat_map(|status| status.traits.iter().flatten()).cloned().collect(),
+    };
+    for id in unaccounted(seen, &state, asked, now) {
+        let answer = match nova.server(&id).await {
+            Ok(server) => Some(server),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        };
+        let waits = answer.as_ref().is_some_and(|server| server.status == crate::nova::ServerStatus::VerifyResize);
+        if !waits && !is_known(seen, &id) {
+            asked.strangers.insert(id.clone());
+        }
+        state.left.insert(id, answer);
+    }
+    if !seen.is_leaving() {
+        let placement = cloud.placement.as_ref();
+        if let Err(error) = rooms(placement, settings, seen, region, hypervisor, &mut state, asked).await {
+            // Advice that is not to be had. The scheduler will say no, if it is a no.
+            tracing::debug!(host = %seen.host, error = %Chain(&error), "Placement does not say who has room");
+        }
+    }
+    Ok(HostSeen::Known(Box::new(state)))
+}
+
+fn is_known(seen: &DrainSeen, id: &InstanceId) -> bool {
+    let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
+    records.into_iter().any(|record| record.id == id.as_str() && !record.state.is_finished())
+}
+
+/// Servers that are not on the host and about which something is to be known: those that were there, and those that
+/// wait for a yes to having moved away.
+fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked, now: Timestamp) -> BTreeSet<InstanceId> {
+    let here: BTreeSet<&InstanceId> = state.servers.iter().map(|server| &server.id).collect();
+    let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
+    let were_here = records.filter(|record| !record.state.is_finished()).map(|record| InstanceId::new(&record.id));
+    let waiting = state.migrations.iter().filter(|one| one.source == seen.host && awaits_confirmation(one));
+    let waiting = waiting
+        .filter(|one| !(is_leftover(one, now) && asked.strangers.contains(&one.server)))
+        .map(|one| one.server.clone());
+    were_here.chain(waiting).filter(|id| !here.contains(id)).collect()
+}
+
+/// Who could take the servers that are to be asked to move.
+async fn rooms(
+    placement: &dyn PlacementClient,
+    settings: &DrainSettings,
+    seen: &DrainSeen,
+    region: &view::Snapshot,
+    hypervisor: Option<&NovaHypervisor>,
+    state: &mut HostState,
+    asked: &mut Asked,
+) -> crate::Result<()> {
+    let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
+    let tried: BTreeSet<&str> = records
+        .filter(|record| record.attempts > 0 || record.state == InstanceState::Queued)
+        .map(|record| record.id.as_str())
+        .collect();
+    let ready: Vec<&Server> = state
+        .servers
+        .iter()
+        .filter(|server| matches!(movability::of(server, settings.block_migration), Movability::Ready(_)))
+        .filter(|server| settings.target_concurrency > 0 || !tried.contains(server.id.as_str()))
+        .collect();
+    if ready.is_empty() {
+        return Ok(());
+    }
+    let now = Instant::now();
+    let fresh = |at: Instant| now.saturating_duration_since(at) < GOOD_FOR;
+    if let Some(hypervisor) = hypervisor
+        && !asked.allocations.as_ref().is_some_and(|(at, _)| fresh(*at))
+    {
+        let all = placement.allocations(&hypervisor.id).await?;
+        let by_consumer = all.into_iter().map(|one| (one.consumer, one.resources)).collect();
+        asked.allocations = Some((now, by_consumer));
+    }
+    asked.candidates.retain(|_, (at, _)| fresh(*at));
+    let mut rooms = BTreeMap::new();
+    for server in ready {
+        let allocated = asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)).cloned();
+        let shape = Shape {
+            resources: allocated.unwrap_or_else(|| of_flavor(server)),
+            traits: server.required_traits.iter().cloned().collect(),
+        };
+        if !asked.candidates.contains_key(&shape) {
+            let found = placement.candidates(&shape.resources, &shape.traits).await?;
+            let found = found.into_iter().map(|one| (one.provider, one.free)).collect();
+            asked.candidates.insert(shape.clone(), (now, found));
+        }
+        let found = asked.candidates.get(&shape).map(|(_, found)| found.as_slice()).unwrap_or_default();
+        let fits = found.iter().filter_map(|(id, free)| {
+            let other = region.hypervisor(id).filter(|other| other.host != seen.host)?;
+            let service = region.service_on(&other.host)?;
+            let objection = targets::objection(server, hypervisor, other, service, region.aggregates_of(&other.host));
+            objection.is_none().then(|| Room { host: other.host.clone(), free: free.clone() })
+        });
+        rooms.insert(server.id.clone(), fits.collect());
+    }
+    state.room = rooms;
+    Ok(())
+}

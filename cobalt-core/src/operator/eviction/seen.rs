@@ -1,0 +1,222 @@
+//! What a decision about a drain is made of.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{Condition, ConditionStatus, Eviction, Hypervisor, condition_types, conditions, labels},
+    ids::{HostName, InstanceId, ProviderId},
+    nova::{ComputeService, Migration, MigrationKind, MigrationPhase, Resources, Server, ServiceState},
+    operator::{AgentSeen, Outcome},
+};
+
+/// A migration record that nobody has touched for this long is a leftover of something that broke, not a move.
+const LEFTOVER: Duration = Duration::from_secs(6 * 3600);
+
+/// Everything a [`decide`](super::decide) may base its decision on.
+#[derive(Clone, Debug)]
+pub struct DrainSeen {
+    /// The Eviction.
+    pub eviction: Arc<Eviction>,
+    /// The Hypervisor it is about.
+    pub hypervisor: Arc<Hypervisor>,
+    /// Whether its agent gives signs of life.
+    pub agent: AgentSeen,
+    /// Its name in Nova, in whole.
+    pub host: HostName,
+    /// The host as the cloud has just told it.
+    pub cloud: HostSeen,
+    /// Another Eviction of the same host, which is older and works: this one only looks.
+    pub stands_back_for: Option<String>,
+    /// What moves in other drains.
+    pub elsewhere: InFlight,
+    /// Since when each look has found the host empty.
+    pub empty_since: Option<Timestamp>,
+    /// What became of the steps of this pass, by [key](super::Step::key). With any of them, no new one is decided.
+    pub outcomes: BTreeMap<String, Outcome>,
+}
+
+/// What the cloud says of a host.
+#[derive(Clone, Debug)]
+pub enum HostSeen {
+    /// It was not asked, because nothing depends on it.
+    NotAsked,
+    /// It does not answer; this is why.
+    Unknown(String),
+    /// Nova has no such hypervisor, in its own words.
+    Absent(String),
+    /// This.
+    Known(Box<HostState>),
+}
+
+/// A host, and what is on it or on its way.
+#[derive(Clone, Debug, Default)]
+pub struct HostState {
+    /// The hypervisor's UUID.
+    pub id: Option<ProviderId>,
+    /// Its compute service.
+    pub service: Option<ComputeService>,
+    /// The servers whose host it is.
+    pub servers: Vec<Server>,
+    /// Migrations from it and to it, newest first; read after the servers.
+    pub migrations: Vec<Migration>,
+    /// Servers that were looked for one by one because they have left the list; `None` if they do not exist any more.
+    pub left: BTreeMap<InstanceId, Option<Server>>,
+    /// Who could take a server, by what it takes. A server that is not here was not asked for.
+    pub room: BTreeMap<InstanceId, Vec<Room>>,
+    /// The traits of its provider.
+    pub traits: BTreeSet<String>,
+}
+
+/// A host that could take a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The host.
+    pub host: HostName,
+    /// What it has left.
+    pub free: Resources,
+}
+
+/// What moves elsewhere at this moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InFlight {
+    /// All moves.
+    pub total: usize,
+    /// The moves whose target is known, by target.
+    pub to: BTreeMap<HostName, usize>,
+}
+
+/// What libvirt says of the number of instances, through the host's agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibvirtWord {
+    /// None.
+    Empty,
+    /// So many.
+    Has(i32),
+    /// The agent cannot reach it.
+    Unreachable,
+    /// The agent has stopped to give signs of life: what it said last may be old.
+    AgentSilent,
+    /// Whether the agent lives is not known yet.
+    NotYet,
+    /// No agent has ever said anything about it.
+    NoAgent,
+}
+
+impl DrainSeen {
+    /// The conditions as they were written.
+    pub fn conditions(&self) -> &[Condition] {
+        self.eviction.conditions()
+    }
+
+    /// Whether Nova should know the host: both its ids were recorded.
+    pub fn is_expected(&self) -> bool {
+        is_expected(&self.hypervisor)
+    }
+
+    /// What libvirt says. A number that nobody has ever counted is the default of the CRD, and no word of libvirt's.
+    pub fn libvirt(&self) -> LibvirtWord {
+        match self.agent {
+            AgentSeen::Silent => LibvirtWord::AgentSilent,
+            AgentSeen::NotYet => LibvirtWord::NotYet,
+            AgentSeen::Alive | AgentSeen::Unknown => self.written_word(),
+        }
+    }
+
+    /// What libvirt said when its agent wrote last.
+    pub(super) fn written_word(&self) -> LibvirtWord {
+        let count = self.hypervisor.status.as_ref().map_or(0, crate::api::HypervisorStatus::num_instances);
+        match self.hypervisor.condition(condition_types::LIBVIRT_CONNECTION).map(|condition| condition.status) {
+            Some(ConditionStatus::True) | None if count > 0 => LibvirtWord::Has(count),
+            Some(ConditionStatus::True) => LibvirtWord::Empty,
+            None => LibvirtWord::NoAgent,
+            Some(_) => LibvirtWord::Unreachable,
+        }
+    }
+
+    /// Whether Nova does not hear from the host either.
+    pub(super) fn is_down(&self) -> bool {
+        match &self.cloud {
+            HostSeen::Known(state) => state.service.as_ref().is_none_or(|one| one.state == ServiceState::Down),
+            _ => false,
+        }
+    }
+
+    /// Whether the Eviction is being deleted.
+    pub fn is_leaving(&self) -> bool {
+        self.eviction.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether the Eviction is kept from going by this operator.
+    pub fn is_held(&self) -> bool {
+        is_held(&self.eviction)
+    }
+
+    /// Whether the cloud has to be asked before anything can be decided.
+    pub fn wants_cloud(&self) -> bool {
+        if self.is_leaving() {
+            return self.is_held();
+        }
+        !is_over(self) && (!self.is_expected() || is_disabled(&self.hypervisor))
+    }
+}
+
+/// Whether the drain has ended and nothing asks for more. A failure of an earlier program is no end: the host may be full.
+pub(super) fn is_over(seen: &DrainSeen) -> bool {
+    let evicting = conditions::find(seen.conditions(), condition_types::EVICTING);
+    let ended = evicting.is_some_and(|one| one.is_false() && one.reason != crate::api::reasons::FAILED);
+    ended && !matches!(seen.libvirt(), LibvirtWord::Has(_))
+}
+
+/// Whether Nova should know a host: both its ids were recorded.
+pub(super) fn is_expected(hypervisor: &Hypervisor) -> bool {
+    let filled = |id: &Option<String>| id.as_deref().is_some_and(|id| !id.is_empty());
+    hypervisor.status.as_ref().is_some_and(|status| filled(&status.hypervisor_id) && filled(&status.service_id))
+}
+
+/// Whether the host was taken out of the scheduler's sight, by its Hypervisor.
+pub(super) fn is_disabled(hypervisor: &Hypervisor) -> bool {
+    hypervisor.condition(condition_types::HYPERVISOR_DISABLED).is_some_and(Condition::is_true)
+}
+
+/// Whether an Eviction is kept from going by this operator.
+pub(super) fn is_held(eviction: &Eviction) -> bool {
+    let finalizers = eviction.metadata.finalizers.iter().flatten();
+    finalizers.into_iter().any(|finalizer| finalizer == labels::EVICTION_FINALIZER)
+}
+
+impl HostState {
+    /// Migrations to the host that are not over.
+    pub(super) fn incoming<'a>(&'a self, host: &'a HostName, now: Timestamp) -> impl Iterator<Item = &'a Migration> {
+        let to_here = move |one: &&Migration| one.destination.as_ref() == Some(host) && one.source != *host;
+        self.migrations.iter().filter(to_here).filter(move |one| !one.phase.is_over() && !is_leftover(one, now))
+    }
+
+    /// The newest migration of a server away from the host that is not over.
+    pub(super) fn outgoing(&self, host: &HostName, server: &InstanceId, now: Timestamp) -> Option<&Migration> {
+        let mut mine = self.migrations.iter().filter(|one| one.source == *host && one.server == *server);
+        mine.find(|one| !one.phase.is_over() && (!is_leftover(one, now) || awaits_confirmation(one)))
+    }
+
+    /// The newest migration of a server away from the host, if it is over.
+    pub(super) fn ended(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
+        let newest = self.migrations.iter().find(|one| one.source == *host && one.server == *server);
+        newest.filter(|one| one.phase.is_over())
+    }
+}
+
+/// Whether a record says that a server has moved and waits for a yes. Such a record may be as old as it likes.
+pub(super) fn awaits_confirmation(migration: &Migration) -> bool {
+    migration.phase == MigrationPhase::Finishing
+        && matches!(migration.kind, MigrationKind::Cold | MigrationKind::Resize)
+}
+
+pub(super) fn is_leftover(migration: &Migration, now: Timestamp) -> bool {
+    let touched = migration.updated_at.max(migration.created_at);
+    touched.is_some_and(|touched| super::decide::elapsed(touched, now) > LEFTOVER)
+}

@@ -1,0 +1,738 @@
+//! The decision about a drain: what is seen on the left, what is wanted on the right; and a small cloud in which
+//! anything may happen at any time.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use cobalt_core::{
+    api::{
+        ConditionStatus, EvictedInstance, Eviction, EvictionStatus, Hypervisor, InstanceState, MoveKind, conditions,
+        labels, testing,
+    },
+    ids::{HostName, InstanceId},
+    nova::{
+        BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, Server, ServerStatus, ServiceState,
+        TaskState,
+    },
+    operator::{
+        AgentSeen, Outcome,
+        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Room, Step, decide},
+    },
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+const START: Timestamp = Timestamp::constant(1_770_000_000, 0);
+
+fn at(seconds: u64) -> Timestamp {
+    START + Duration::from_secs(seconds)
+}
+
+fn hypervisor(disabled: bool, instances: i32) -> Hypervisor {
+    let status = if disabled { "True" } else { "False" };
+    serde_json::from_value(json!({
+        "metadata": {"name": "hv-1"},
+        "spec": {},
+        "status": {
+            "hypervisorId": "p-1", "serviceId": "s-1", "numInstances": instances,
+            "conditions": [
+                {"type": "HypervisorDisabled", "status": status, "reason": "Succeeded", "message": ""},
+                {"type": "LibVirtConnection", "status": "True", "reason": "Connected", "message": ""},
+            ],
+        },
+    }))
+    .unwrap()
+}
+
+fn service(enabled: bool) -> ComputeService {
+    ComputeService {
+        id: "s-1".into(),
+        host: "hv-1".into(),
+        zone: None,
+        enabled,
+        disabled_reason: None,
+        state: ServiceState::Up,
+        forced_down: false,
+    }
+}
+
+fn server(id: &str, status: ServerStatus) -> Server {
+    Server {
+        id: id.into(),
+        name: format!("name-{id}"),
+        project: "p".into(),
+        powered: status == ServerStatus::Active,
+        status,
+        task: None,
+        host: Some("hv-1".into()),
+        locked: false,
+        memory_mb: 1000,
+        vcpus: 1,
+        local_disk_gb: 0,
+        volumes: Vec::new(),
+        required_traits: Vec::new(),
+        zone: None,
+        fault: None,
+        launched_at: None,
+    }
+}
+
+fn migration(number: usize, server: &str, kind: MigrationKind, phase: MigrationPhase) -> Migration {
+    Migration {
+        id: number.to_string().into(),
+        server: server.into(),
+        kind,
+        phase,
+        source: "hv-1".into(),
+        destination: Some("hv-2".into()),
+        created_at: Some(START),
+        updated_at: Some(START),
+    }
+}
+
+fn seen(eviction: Eviction, state: HostState) -> DrainSeen {
+    DrainSeen {
+        eviction: Arc::new(eviction),
+        hypervisor: Arc::new(hypervisor(true, 0)),
+        agent: AgentSeen::Unknown,
+        host: "hv-1".into(),
+        cloud: HostSeen::Known(Box::new(HostState { service: Some(service(false)), ..state })),
+        stands_back_for: None,
+        elsewhere: InFlight::default(),
+        empty_since: None,
+        outcomes: BTreeMap::new(),
+    }
+}
+
+fn with_servers(servers: Vec<Server>) -> DrainSeen {
+    seen(testing::eviction("hv-1").running().build(), HostState { servers, ..HostState::default() })
+}
+
+fn settings(concurrency: usize) -> DrainSettings {
+    let mut settings = DrainSettings::default();
+    settings.concurrency = concurrency;
+    settings
+}
+
+fn state_of<'a>(plan: &'a DrainPlan, id: &str) -> &'a EvictedInstance {
+    plan.status.instances().iter().find(|one| one.id == id).unwrap()
+}
+
+fn reason(plan: &DrainPlan, type_: &str) -> (ConditionStatus, String) {
+    let found = conditions::find(&plan.status.conditions, type_).unwrap();
+    (found.status, found.reason.clone())
+}
+
+#[test]
+fn each_kind_of_server_is_treated_as_nova_will_have_it() {
+    let word = |word: &str| ServerStatus::Other(word.to_owned());
+    let table: [(ServerStatus, InstanceState, Option<MoveKind>); 12] = [
+        (ServerStatus::Active, InstanceState::Pending, Some(MoveKind::Live)),
+        (ServerStatus::Paused, InstanceState::Pending, Some(MoveKind::Live)),
+        (ServerStatus::ShutOff, InstanceState::Pending, Some(MoveKind::Cold)),
+        (ServerStatus::VerifyResize, InstanceState::Confirming, Some(MoveKind::Cold)),
+        (ServerStatus::Migrating, InstanceState::Queued, None),
+        (ServerStatus::Resize, InstanceState::Queued, None),
+        (ServerStatus::Build, InstanceState::Waiting, None),
+        (ServerStatus::Rebuild, InstanceState::Waiting, None),
+        (ServerStatus::Error, InstanceState::Blocked, Some(MoveKind::None)),
+        (ServerStatus::Suspended, InstanceState::Blocked, Some(MoveKind::None)),
+        (word("RESCUE"), InstanceState::Blocked, Some(MoveKind::None)),
+        (word("SHELVED"), InstanceState::Blocked, Some(MoveKind::None)),
+    ];
+    for (status, state, how) in table {
+        let plan = decide(&with_servers(vec![server("a", status.clone())]), &settings(1), START);
+        let record = state_of(&plan, "a");
+        assert_eq!((&record.state, &record.how), (&state, &how), "{status:?}");
+        let starts = plan.steps.iter().filter(|step| matches!(step, Step::Start { .. })).count();
+        assert_eq!(starts, usize::from(state == InstanceState::Pending), "{status:?}");
+        assert!(reason(&plan, "Evicting").0 == ConditionStatus::True, "{status:?}: the host is not empty");
+        if state == InstanceState::Blocked {
+            assert!(record.error.is_some(), "{status:?}");
+            assert_eq!(reason(&plan, "Evicting").1, "Blocked");
+        }
+    }
+}
+
+#[test]
+fn a_blocked_server_is_looked_at_when_its_time_has_come() {
+    let mut again = settings(1);
+    (again.attempts, again.blocked_retry) = (1, Duration::from_secs(12));
+    let blocked = EvictedInstance {
+        id: "a".into(),
+        state: InstanceState::Blocked,
+        attempts: 1,
+        retry_at: Some(Time(at(12))),
+        ..EvictedInstance::default()
+    };
+    let mut eviction = testing::eviction("hv-1").running().build();
+    eviction.status.get_or_insert_default().instances = Some(vec![blocked]);
+    let state = HostState { servers: vec![server("a", ServerStatus::Active)], ..HostState::default() };
+    let seen = seen(eviction, state);
+    let plan = decide(&seen, &again, START);
+    assert_eq!((plan.steps.len(), plan.again), (0, Some(Duration::from_secs(12))));
+    assert_eq!(decide(&seen, &again, at(10)).again, Some(again.poll), "but not too soon after this one");
+    assert_eq!(decide(&seen, &again, at(12)).steps.len(), 1);
+}
+
+#[test]
+fn a_server_that_is_being_deleted_is_left_to_it() {
+    let mut dying = server("a", ServerStatus::Active);
+    dying.task = Some(TaskState::Deleting);
+    let plan = decide(&with_servers(vec![dying]), &settings(1), START);
+    assert_eq!(plan.steps, []);
+    assert_eq!(state_of(&plan, "a").state, InstanceState::Waiting);
+    let said = conditions::find(&plan.status.conditions, "MigratingInstance").unwrap();
+    assert_eq!(said.message, "Live migration of terminating instance a skipped");
+}
+
+#[test]
+fn a_lock_does_not_keep_an_administrator_out_and_local_disks_do_as_told() {
+    let mut locked = server("a", ServerStatus::Active);
+    (locked.locked, locked.local_disk_gb) = (true, 20);
+    let starts = |block: BlockMigration| {
+        let mut settings = settings(1);
+        settings.block_migration = block;
+        decide(&with_servers(vec![locked.clone()]), &settings, START).steps.len()
+    };
+    assert_eq!((starts(BlockMigration::Auto), starts(BlockMigration::Yes), starts(BlockMigration::No)), (1, 1, 0));
+}
+
+#[test]
+fn the_memory_that_is_outstanding_is_that_of_the_servers() {
+    let mut large = server("b", ServerStatus::Active);
+    large.memory_mb = 7000;
+    let plan = decide(&with_servers(vec![server("a", ServerStatus::Active), large]), &settings(1), START);
+    assert_eq!(plan.status.outstanding_ram_mb, Some(8000));
+    assert_eq!(plan.status.outstanding_instances(), ["a", "b"]);
+}
+
+#[test]
+fn one_that_cannot_move_does_not_hold_the_others_back() {
+    let mut servers = vec![server("a", ServerStatus::Suspended)];
+    servers.extend(["b", "c", "d"].map(|id| server(id, ServerStatus::Active)));
+    let plan = decide(&with_servers(servers), &settings(2), START);
+    let started: Vec<String> = plan.steps.iter().map(Step::key).collect();
+    assert_eq!(started, ["move b", "move c"]);
+    assert_eq!(reason(&plan, "Evicting"), (ConditionStatus::True, "Running".into()));
+    let said = conditions::find(&plan.status.conditions, "PreflightChecksSucceeded").unwrap();
+    assert!(said.is_true() && said.message.contains("name-a (it is suspended"), "{}", said.message);
+}
+
+#[test]
+fn limits_of_the_region_and_of_targets_are_shared_with_others() {
+    let servers: Vec<Server> = ["a", "b", "c", "d"].map(|id| server(id, ServerStatus::Active)).into();
+    let room = |host: &str, free: u64| Room { host: host.into(), free: [("MEMORY_MB".to_owned(), free)].into() };
+    let rooms = vec![room("hv-2", 9000), room("hv-3", 5000)];
+    let mut seen = with_servers(servers);
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.room = ["a", "b", "c", "d"].map(|id| (InstanceId::from(id), rooms.clone())).into();
+    }
+    seen.elsewhere = InFlight { total: 2, to: [(HostName::from("hv-2"), 1)].into() };
+    let mut settings = settings(4);
+    settings.region_concurrency = 5;
+    assert_eq!(decide(&seen, &settings, START).steps.len(), 3);
+    settings.target_concurrency = 2;
+    let targets: Vec<Option<HostName>> = decide(&seen, &settings, START)
+        .steps
+        .into_iter()
+        .map(|step| match step {
+            Step::Start { target, .. } => target,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let on =
+        |host: &str| targets.iter().filter(|target| target.as_ref().is_some_and(|one| one.as_str() == host)).count();
+    assert_eq!((on("hv-2"), on("hv-3")), (1, 2), "one goes to hv-2 already");
+    settings.region_concurrency = 2;
+    assert!(decide(&seen, &settings, START).steps.is_empty());
+}
+
+#[test]
+fn the_time_in_the_queue_does_not_count_and_the_time_after_it_does() {
+    let mut settings = settings(1);
+    settings.timeout = Duration::from_secs(100);
+    let look = |status: EvictionStatus, phase: MigrationPhase, seconds: u64| {
+        let mut eviction = testing::eviction("hv-1").running().build();
+        eviction.status = Some(status);
+        let mut record = migration(1, "a", MigrationKind::Live, phase);
+        record.updated_at = Some(at(seconds));
+        let state = HostState {
+            servers: vec![server("a", ServerStatus::Migrating)],
+            migrations: vec![record],
+            ..HostState::default()
+        };
+        decide(&seen(eviction, state), &settings, at(seconds))
+    };
+    let queued = look(EvictionStatus::default(), MigrationPhase::Queued, 0);
+    let still = look(queued.status, MigrationPhase::Queued, 5000);
+    assert_eq!((state_of(&still, "a").state.clone(), still.steps.len()), (InstanceState::Queued, 0));
+    let begun = look(still.status, MigrationPhase::Running, 5010);
+    let runs = look(begun.status, MigrationPhase::Running, 5100);
+    assert_eq!((state_of(&runs, "a").state.clone(), runs.steps.len()), (InstanceState::Migrating, 0));
+    let late = look(runs.status, MigrationPhase::Running, 5111);
+    assert_eq!(state_of(&late, "a").state, InstanceState::Aborting);
+    assert_eq!(late.steps, [Step::Abort { server: "a".into(), migration: "1".into(), incoming: false }]);
+    let past = look(late.status, MigrationPhase::Finishing, 5120);
+    assert!(past.steps.is_empty(), "past the point of return");
+}
+
+#[test]
+fn a_failed_eviction_is_not_reported_as_evicted() {
+    let mut lost = with_servers(Vec::new());
+    lost.hypervisor = Arc::new(hypervisor(true, 0));
+    lost.cloud = HostSeen::Absent("hv-1: not found".into());
+    // libvirt says that there is nothing: then there is nothing.
+    assert_eq!(reason(&decide(&lost, &settings(1), START), "Evicting"), (ConditionStatus::False, "Succeeded".into()));
+    let mut silent = hypervisor(true, 0);
+    if let Some(status) = &mut silent.status {
+        status.conditions.retain(|condition| condition.type_ != "LibVirtConnection");
+    }
+    lost.hypervisor = Arc::new(silent);
+    assert_eq!(reason(&decide(&lost, &settings(1), START), "Evicting"), (ConditionStatus::True, "Failed".into()));
+    lost.hypervisor = Arc::new(hypervisor(true, 3));
+    assert_eq!(reason(&decide(&lost, &settings(1), START), "Evicting"), (ConditionStatus::True, "Blocked".into()));
+}
+
+#[test]
+fn an_empty_host_is_believed_at_the_second_look_and_with_libvirt() {
+    let mut empty = with_servers(Vec::new());
+    let first = decide(&empty, &settings(1), at(10));
+    assert!(first.empty);
+    assert_eq!(reason(&first, "Evicting"), (ConditionStatus::True, "Running".into()));
+    empty.empty_since = Some(at(10));
+    let second = decide(&empty, &settings(1), at(15));
+    assert_eq!(reason(&second, "Evicting"), (ConditionStatus::False, "Succeeded".into()));
+    empty.hypervisor = Arc::new(hypervisor(true, 1));
+    assert_eq!(reason(&decide(&empty, &settings(1), at(15)), "Evicting"), (ConditionStatus::True, "Running".into()));
+    assert_eq!(reason(&decide(&empty, &settings(1), at(900)), "Evicting"), (ConditionStatus::True, "Blocked".into()));
+}
+
+#[test]
+fn one_that_has_ended_rests_until_libvirt_has_instances_again() {
+    let mut over = with_servers(Vec::new());
+    over.eviction = Arc::new(testing::eviction("hv-1").succeeded().build());
+    assert!(!over.wants_cloud());
+    let plan = decide(&over, &settings(1), START);
+    assert_eq!((plan.again, plan.steps.len()), (None, 0));
+    over.hypervisor = Arc::new(hypervisor(true, 1));
+    assert!(over.wants_cloud());
+    assert_eq!(reason(&decide(&over, &settings(1), START), "Evicting").0, ConditionStatus::True);
+}
+
+#[test]
+fn a_leftover_record_of_years_ago_holds_nothing_up() {
+    let mut old = migration(1, "gone", MigrationKind::Live, MigrationPhase::Preparing);
+    (old.source, old.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut seen = with_servers(Vec::new());
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.migrations = vec![old];
+    }
+    let fresh = decide(&seen, &settings(1), at(60));
+    assert_eq!((fresh.empty, fresh.steps.len()), (false, 1), "stopped while it is young");
+    assert!(decide(&seen, &settings(1), at(7 * 3600)).empty);
+}
+
+#[test]
+fn a_deleted_eviction_stops_what_moves_and_goes_in_time() {
+    let mut eviction = testing::eviction("hv-1").running().build();
+    eviction.metadata.deletion_timestamp = Some(Time(START));
+    eviction.metadata.finalizers = Some(vec![labels::EVICTION_FINALIZER.into()]);
+    let record = |id: &str| EvictedInstance { id: id.into(), state: InstanceState::Migrating, ..Default::default() };
+    eviction.status = Some(EvictionStatus { instances: Some(vec![record("a"), record("b")]), ..Default::default() });
+    let state = HostState {
+        servers: vec![
+            server("a", ServerStatus::Migrating),
+            server("b", ServerStatus::Migrating),
+            server("c", ServerStatus::Active),
+        ],
+        migrations: vec![
+            migration(1, "a", MigrationKind::Live, MigrationPhase::Running),
+            migration(2, "b", MigrationKind::Live, MigrationPhase::Finishing),
+        ],
+        ..HostState::default()
+    };
+    let seen = seen(eviction, state);
+    let plan = decide(&seen, &settings(8), at(1));
+    assert_eq!(plan.steps, [Step::Abort { server: "a".into(), migration: "1".into(), incoming: false }]);
+    assert!(plan.hold, "b is past the point of return and awaited");
+    let late = decide(&seen, &settings(8), at(121));
+    assert!(!late.hold && late.steps.is_empty(), "a deletion never hangs");
+}
+
+/// A server in the small cloud.
+#[derive(Clone, Debug)]
+struct Guest {
+    status: ServerStatus,
+    host: &'static str,
+    moves: usize,
+}
+
+/// A cloud of one host, its servers and their moves.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    guests: BTreeMap<String, Guest>,
+    migrations: Vec<Migration>,
+    now: u64,
+    next: usize,
+}
+
+impl Model {
+    fn boot(&mut self, status: ServerStatus) {
+        self.next += 1;
+        self.guests.insert(format!("vm-{:03}", self.next), Guest { status, host: "hv-1", moves: 0 });
+    }
+
+    fn open(&self) -> Vec<usize> {
+        let open = self.migrations.iter().enumerate().filter(|(_, one)| !one.phase.is_over());
+        open.map(|(index, _)| index).collect()
+    }
+
+    fn look(&self, eviction: &Eviction) -> HostState {
+        let show = |id: &String, guest: &Guest| {
+            let mut shown = server(id, guest.status.clone());
+            shown.host = Some(guest.host.into());
+            shown
+        };
+        let here = self.guests.iter().filter(|(_, guest)| guest.host == "hv-1");
+        let records = eviction.status.iter().flat_map(|status| status.instances().to_vec());
+        let open = records.filter(|record| !record.state.is_finished()).map(|record| record.id);
+        let waiting = self.migrations.iter().filter(|one| one.phase == MigrationPhase::Finishing);
+        let ids = open.chain(waiting.map(|one| one.server.to_string()));
+        let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| guest.host != "hv-1"));
+        HostState {
+            servers: here.map(|(id, guest)| show(id, guest)).collect(),
+            migrations: self.migrations.iter().rev().cloned().collect(),
+            left: left.map(|id| (id.as_str().into(), self.guests.get(&id).map(|guest| show(&id, guest)))).collect(),
+            ..HostState::default()
+        }
+    }
+
+    /// What Nova does when it is asked; `false` for a conflict.
+    fn perform(&mut self, step: &Step) -> bool {
+        let now = at(self.now);
+        match step {
+            Step::Start { server, how, .. } => {
+                let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
+                let live = *how == MoveKind::Live;
+                let wanted = if live { ServerStatus::Active } else { ServerStatus::ShutOff };
+                if guest.status != wanted || guest.host != "hv-1" {
+                    return false;
+                }
+                guest.status = if live { ServerStatus::Migrating } else { ServerStatus::Resize };
+                let kind = if live { MigrationKind::Live } else { MigrationKind::Cold };
+                let mut record = migration(self.migrations.len(), server.as_str(), kind, MigrationPhase::Queued);
+                (record.created_at, record.updated_at) = (Some(now), Some(now));
+                self.migrations.push(record);
+                true
+            }
+            Step::Confirm { server } => {
+                let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
+                if guest.status != ServerStatus::VerifyResize {
+                    return false;
+                }
+                guest.status = ServerStatus::ShutOff;
+                for one in self.migrations.iter_mut().filter(|one| one.server == *server && !one.phase.is_over()) {
+                    one.phase = MigrationPhase::Completed;
+                }
+                true
+            }
+            Step::Abort { migration, .. } => {
+                let index: usize = migration.as_str().parse().unwrap();
+                self.end(index, MigrationPhase::Cancelled)
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize, phase: MigrationPhase) -> bool {
+        let one = &mut self.migrations[index];
+        if one.phase.is_over() || one.phase == MigrationPhase::Finishing {
+            return false;
+        }
+        one.phase = phase;
+        one.updated_at = Some(at(self.now));
+        if let Some(guest) = self.guests.get_mut(one.server.as_str()) {
+            guest.status = if one.kind == MigrationKind::Live { ServerStatus::Active } else { ServerStatus::ShutOff };
+        }
+        true
+    }
+
+    /// Nova works on a migration.
+    fn advance(&mut self, index: usize) {
+        let now = at(self.now);
+        let one = &mut self.migrations[index];
+        let Some(guest) = self.guests.get_mut(one.server.as_str()) else {
+            one.phase = MigrationPhase::Failed;
+            return;
+        };
+        one.updated_at = Some(now);
+        one.phase = match (&one.phase, &one.kind) {
+            (MigrationPhase::Queued, _) => MigrationPhase::Running,
+            (MigrationPhase::Running, MigrationKind::Live) => {
+                (guest.host, guest.status) = ("hv-2", ServerStatus::Active);
+                guest.moves += 1;
+                MigrationPhase::Completed
+            }
+            (MigrationPhase::Running, _) => {
+                (guest.host, guest.status) = ("hv-2", ServerStatus::VerifyResize);
+                guest.moves += 1;
+                MigrationPhase::Finishing
+            }
+            (phase, _) => phase.clone(),
+        };
+    }
+}
+
+/// What may happen between two passes, or to one.
+#[derive(Clone, Debug)]
+enum Happening {
+    Boot(bool),
+    Delete(usize),
+    Break(usize),
+    Advance(usize),
+    Fail(usize),
+    Wait(u64),
+    /// A pass that dies after so many of its steps, before it writes anything down.
+    Crash(usize),
+    Pass,
+    CloudAway,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        2 => any::<bool>().prop_map(Happening::Boot),
+        1 => any::<usize>().prop_map(Happening::Delete),
+        1 => any::<usize>().prop_map(Happening::Break),
+        6 => any::<usize>().prop_map(Happening::Advance),
+        2 => any::<usize>().prop_map(Happening::Fail),
+        3 => (1_u64..4000).prop_map(Happening::Wait),
+        3 => (0_usize..4).prop_map(Happening::Crash),
+        8 => Just(Happening::Pass),
+        1 => Just(Happening::CloudAway),
+    ]
+}
+
+/// One pass over the model. With `dies_after`, it ends after so many steps and nothing is written.
+fn pass(
+    model: &mut Model,
+    eviction: &mut Eviction,
+    empty_since: &mut Option<Timestamp>,
+    settings: &DrainSettings,
+    dies_after: Option<usize>,
+) {
+    let now = at(model.now);
+    let mut seen = seen(eviction.clone(), model.look(eviction));
+    seen.empty_since = *empty_since;
+    let mut plan = decide(&seen, settings, now);
+    *empty_since = plan.empty.then(|| empty_since.unwrap_or(now));
+    for (number, step) in plan.steps.clone().into_iter().enumerate() {
+        if dies_after == Some(number) {
+            *empty_since = None;
+            return;
+        }
+        if let Step::Start { server, .. } = &step {
+            let open = model.migrations.iter().filter(|one| one.server == *server && !one.phase.is_over()).count();
+            assert_eq!(open, 0, "{server} moves already");
+        }
+        let done = model.perform(&step);
+        let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
+        seen.outcomes.insert(step.key(), if done { Outcome::Done } else { conflict });
+    }
+    let late = |one: &&EvictedInstance| one.error.as_deref().is_some_and(|error| error.contains("cannot be stopped"));
+    let late = plan.status.instances().iter().filter(late).count();
+    let places = settings.concurrency + late.min(settings.concurrency);
+    assert!(model.open().len() <= places, "more in flight than allowed");
+    if dies_after.is_some() {
+        *empty_since = None;
+        return;
+    }
+    if !seen.outcomes.is_empty() {
+        plan = decide(&seen, settings, now);
+        assert!(plan.steps.is_empty(), "steps are decided once per pass");
+    }
+    let evicting = conditions::find(&plan.status.conditions, "Evicting").unwrap();
+    if evicting.is_false() {
+        assert!(model.guests.values().all(|guest| guest.host != "hv-1"), "evicted, and not empty");
+        assert!(model.open().is_empty(), "evicted, and something moves");
+    }
+    for record in plan.status.instances() {
+        if matches!(record.state, InstanceState::Blocked | InstanceState::Failed) {
+            assert!(record.error.is_some(), "{record:?}");
+        }
+    }
+    assert!(plan.again.is_some() || evicting.is_false(), "nobody would look again");
+    eviction.status = Some(plan.status);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_nothing_moves_twice_and_nothing_is_forgotten(
+        concurrency in 1_usize..5,
+        guests in prop::collection::vec(any::<bool>(), 0..8),
+        happenings in prop::collection::vec(happening(), 0..60),
+    ) {
+        let settings = settings(concurrency);
+        let mut model = Model::default();
+        for running in guests {
+            model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
+        }
+        let mut eviction = testing::eviction("hv-1").running().build();
+        let mut empty_since = None;
+        for one in happenings {
+            let over = conditions::is_false(eviction.conditions(), "Evicting");
+            match one {
+                // After the end nobody looks, unless libvirt tells; the host is disabled, so nothing comes.
+                Happening::Boot(running) if !over => {
+                    model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
+                    empty_since = None;
+                }
+                Happening::Delete(which) if !model.guests.is_empty() => {
+                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
+                    model.guests.remove(&id);
+                    // With a server go its moves.
+                    for one in model.migrations.iter_mut().filter(|one| one.server.as_str() == id && !one.phase.is_over()) {
+                        one.phase = MigrationPhase::Failed;
+                    }
+                }
+                Happening::Break(which) if !model.guests.is_empty() => {
+                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
+                    let guest = model.guests.get_mut(&id).unwrap();
+                    if guest.status == ServerStatus::Active {
+                        guest.status = ServerStatus::Suspended;
+                    }
+                }
+                Happening::Advance(which) => {
+                    let open = model.open();
+                    if !open.is_empty() {
+                        model.advance(open[which % open.len()]);
+                    }
+                }
+                Happening::Fail(which) => {
+                    let open = model.open();
+                    if !open.is_empty() {
+                        model.end(open[which % open.len()], MigrationPhase::Failed);
+                    }
+                }
+                Happening::Wait(seconds) => model.now += seconds,
+                Happening::Crash(after) => {
+                    pass(&mut model, &mut eviction, &mut empty_since, &settings, Some(after));
+                }
+                Happening::Pass => pass(&mut model, &mut eviction, &mut empty_since, &settings, None),
+                Happening::CloudAway => {
+                    let mut seen = seen(eviction.clone(), HostState::default());
+                    seen.cloud = HostSeen::Unknown("it does not answer".into());
+                    let plan = decide(&seen, &settings, at(model.now));
+                    prop_assert!(plan.steps.is_empty());
+                    prop_assert_eq!(
+                        plan.status.instances, eviction.status.clone().unwrap_or_default().instances,
+                        "nothing is forgotten"
+                    );
+                }
+                _ => {}
+            }
+        }
+        // Peace: everything that can move does, and what cannot is named.
+        for _ in 0..400 {
+            model.now += 700;
+            pass(&mut model, &mut eviction, &mut empty_since, &settings, None);
+            for index in model.open() {
+                model.advance(index);
+            }
+        }
+        for (id, guest) in &model.guests {
+            prop_assert!(guest.moves <= 1, "{} has moved {} times", id, guest.moves);
+            let record = eviction.status.iter().flat_map(EvictionStatus::instances).find(|one| one.id == *id).cloned();
+            match (&guest.status, guest.host) {
+                (ServerStatus::Suspended, "hv-1") => {
+                    prop_assert_eq!(record.map(|one| one.state), Some(InstanceState::Blocked));
+                }
+                (status, host) => prop_assert_eq!(host, "hv-2", "{} is {:?}: {:?}", id, status, record),
+            }
+        }
+        let stuck = model.guests.values().any(|guest| guest.host == "hv-1");
+        let evicting = conditions::find(eviction.conditions(), "Evicting").unwrap();
+        prop_assert_eq!((evicting.is_false(), evicting.reason.as_str()), (!stuck, if stuck { "Blocked" } else { "Succeeded" }));
+        prop_assert!(model.open().is_empty());
+    }
+}
+
+/// Over what is to be said about a host that Nova finds empty for the second time.
+fn emptied(agent: AgentSeen, service_up: bool, minutes: u64) -> (bool, String, String) {
+    let mut seen = with_servers(Vec::new());
+    seen.agent = agent;
+    seen.hypervisor = Arc::new(hypervisor(true, 7));
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        let state_of = if service_up { ServiceState::Up } else { ServiceState::Down };
+        state.service = Some(ComputeService { state: state_of, ..service(false) });
+    }
+    seen.empty_since = Some(START);
+    let now = at(minutes * 60);
+    let plan = decide(&seen, &DrainSettings::default(), now);
+    let evicting = plan.status.conditions.iter().find(|one| one.type_ == "Evicting").cloned().unwrap();
+    (evicting.is_false(), evicting.reason, evicting.message)
+}
+
+#[test]
+fn what_an_agent_said_before_it_fell_silent_is_no_word_about_now() {
+    let (over, reason, message) = emptied(AgentSeen::Silent, true, 1);
+    assert_eq!((over, reason.as_str()), (false, "Running"), "{message}");
+    let (over, reason, message) = emptied(AgentSeen::Silent, true, 30);
+    assert_eq!((over, reason.as_str()), (false, "Blocked"));
+    assert!(message.contains("no sign of life"), "{message}");
+    // A host that is dead as a whole could never be taken out otherwise.
+    let (over, _, message) = emptied(AgentSeen::Silent, false, 1);
+    assert!(over && message.contains("Nova alone"), "{message}");
+    // One that lives is believed.
+    let (over, reason, message) = emptied(AgentSeen::Alive, true, 30);
+    assert_eq!((over, reason.as_str()), (false, "Blocked"));
+    assert!(message.contains("7 instances"), "{message}");
+}
+
+#[test]
+fn one_whose_call_fails_each_time_does_not_keep_the_only_place() {
+    let servers = ["a", "b"].map(|id| server(id, ServerStatus::Active));
+    let mut seen = with_servers(servers.to_vec());
+    let settings = settings(1);
+    let first = decide(&seen, &settings, START);
+    let [Step::Start { server: tried, .. }] = first.steps.as_slice() else { panic!("{:?}", first.steps) };
+    let failed = Outcome::Failed { category: "unavailable", message: "migrate: unavailable".into() };
+    seen.outcomes.insert(first.steps[0].key(), failed);
+    let after = decide(&seen, &settings, START);
+    let record = after.status.instances().iter().find(|one| one.id == tried.as_str()).unwrap();
+    assert_eq!((record.attempts, record.error.as_deref()), (0, Some("migrate: unavailable")));
+    assert!(record.retry_at.is_some() && after.again >= Some(settings.poll), "{after:?}");
+    let mut eviction = (*seen.eviction).clone();
+    eviction.status = Some(after.status);
+    let mut seen = with_servers(servers.to_vec());
+    seen.eviction = Arc::new(eviction);
+    let second = decide(&seen, &settings, START);
+    let [Step::Start { server: next, .. }] = second.steps.as_slice() else { panic!("{:?}", second.steps) };
+    assert_ne!(next, tried, "the other one has its turn");
+}
+
+#[test]
+fn a_move_that_cannot_be_stopped_does_not_hold_the_others_up() {
+    let settings = settings(1);
+    let mut seen = with_servers(vec![server("a", ServerStatus::Resize), server("b", ServerStatus::Active)]);
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.migrations = vec![migration(1, "a", MigrationKind::Cold, MigrationPhase::Running)];
+    }
+    let first = decide(&seen, &settings, START);
+    assert!(first.steps.is_empty(), "{:?}", first.steps);
+    let mut eviction = (*seen.eviction).clone();
+    eviction.status = Some(first.status);
+    seen.eviction = Arc::new(eviction);
+    let late = START + settings.timeout + Duration::from_secs(1);
+    for _ in 0..2 {
+        let after = decide(&seen, &settings, late);
+        let record = after.status.instances().iter().find(|one| one.id == "a").unwrap();
+        assert_eq!(record.state, InstanceState::Blocked, "{record:?}");
+        assert!(matches!(after.steps.as_slice(), [Step::Start { server, .. }] if server.as_str() == "b"));
+        let mut eviction = (*seen.eviction).clone();
+        eviction.status = Some(after.status);
+        seen.eviction = Arc::new(eviction);
+    }
+}

@@ -1,0 +1,248 @@
+//! Hypervisors that are deleted, alone or with their Nodes: nothing is drained, and nothing hangs.
+
+use std::time::Duration;
+
+use cobalt_core::{
+    api::{ConditionStatus, condition_types as types, labels, testing::eviction},
+    ids::HostName,
+    nova::NovaClient,
+    operator::{OffboardingSettings, Released, Settings, release_finalizers},
+    runtime::shutdown::Shutdown,
+};
+use cobalt_sim::Region;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy};
+use serde_json::json;
+
+use super::{Rig, message};
+
+async fn rig() -> (Rig, HostName) {
+    let rig = Rig::new(Region::builder().named(["hv-1", "hv-10"]).build()).await;
+    rig.life(Settings::default());
+    let host = rig.region.hosts()[0].clone();
+    rig.onboarded(&host).await;
+    rig.wait("held", async || rig.is_held(&host).await).await;
+    (rig, host)
+}
+
+async fn delete(rig: &Rig, host: &HostName) {
+    rig.hypervisors().delete(host.as_str(), &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hypervisor_deleted_under_a_living_node_is_made_anew_and_nova_is_not_touched() {
+    let (rig, host) = rig().await;
+    rig.region.boot(&host, "2").unwrap();
+    let first = rig.hypervisor(&host).await.metadata.uid;
+    delete(&rig, &host).await;
+    rig.wait("made anew", async || {
+        let now = rig.hypervisors().get_opt(host.as_str()).await.unwrap();
+        now.is_some_and(|hypervisor| hypervisor.metadata.uid != first)
+    })
+    .await;
+    assert!(rig.service(&host).await.enabled);
+    assert_eq!(rig.nova.servers_on(&host).await.unwrap().len(), 1);
+    assert!(rig.eviction(&host).await.is_none(), "deleting is no wish for a drain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_deleted_over_an_empty_and_dead_host_takes_it_out_of_nova() {
+    let (rig, host) = rig().await;
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.cluster.remove(&host).await.unwrap();
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.is_out_of_nova(&host).await);
+    assert!(rig.service(&rig.region.hosts()[1]).await.enabled, "hv-10 is another host");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_was_declared_down_is_not_deleted_while_its_agent_may_run() {
+    let (rig, host) = rig().await;
+    rig.nova.force_service_down(&rig.service_id(&host).await, true).await.unwrap();
+    rig.cluster.remove(&host).await.unwrap();
+    let waits = |hv: &cobalt_core::api::Hypervisor| {
+        message(hv, types::OFFBOARDED).is_some_and(|message| message.contains("was declared down"))
+    };
+    rig.until(&host, "waiting", waits).await;
+    rig.nova.force_service_down(&rig.service_id(&host).await, false).await.unwrap();
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.is_out_of_nova(&host).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_deleted_over_a_host_with_instances_drains_nothing_and_is_let_go_in_the_end() {
+    let (rig, host) = rig().await;
+    rig.region.boot(&host, "2").unwrap();
+    rig.cluster.remove(&host).await.unwrap();
+    let says = |hv: &cobalt_core::api::Hypervisor, text: &str| {
+        message(hv, types::OFFBOARDED).is_some_and(|message| message.contains(text))
+    };
+    let waiting = rig.until(&host, "waiting", |hv| says(hv, "Servers are still on the host")).await;
+    assert!(says(&waiting, "let go at 2026-"));
+    tokio::time::sleep(Duration::from_secs(14 * 60)).await;
+    assert!(!rig.is_gone(&host).await);
+    rig.wait("let go", async || rig.is_gone(&host).await).await;
+    assert!(rig.service(&host).await.enabled, "nothing was touched");
+    assert_eq!(rig.nova.servers_on(&host).await.unwrap().len(), 1);
+    assert!(rig.eviction(&host).await.is_none());
+    rig.wait("told", async || {
+        let told = rig.warnings(&host).await;
+        told.iter().any(|event| event.starts_with("LeftBehind: ") && event.contains("compute service"))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_gets_empty_and_down_while_it_is_waited_for_is_cleaned_up() {
+    let (rig, host) = rig().await;
+    let vm = rig.region.boot(&host, "2").unwrap();
+    rig.cluster.remove(&host).await.unwrap();
+    rig.until(&host, "waiting", |hv| hv.is_false(types::OFFBOARDED)).await;
+    rig.nova.delete_server(&vm).await.unwrap();
+    let waits = |hv: &cobalt_core::api::Hypervisor| message(hv, types::OFFBOARDED).unwrap().contains("nova-compute");
+    rig.until(&host, "waiting for the agent", waits).await;
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.is_out_of_nova(&host).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_meanwhile_gets_a_hypervisor_of_its_own() {
+    let (rig, host) = rig().await;
+    rig.region.boot(&host, "2").unwrap();
+    let first = rig.hypervisor(&host).await.metadata.uid;
+    rig.cluster.remove(&host).await.unwrap();
+    rig.until(&host, "waiting", |hv| hv.is_false(types::OFFBOARDED)).await;
+    rig.cluster.join(&host).await.unwrap();
+    rig.until(&host, "made anew", |hv| hv.metadata.uid != first && hv.metadata.deletion_timestamp.is_none()).await;
+    assert!(rig.service(&host).await.enabled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_deleted_with_all_that_depends_on_it_is_not_held_up_by_a_new_hypervisor() {
+    let (rig, host) = rig().await;
+    rig.region.world().stop_compute(&host).unwrap();
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(rig.client.clone());
+    let foreground =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+    nodes.delete(host.as_str(), &foreground).await.unwrap();
+    rig.wait("both gone", async || rig.is_gone(&host).await && nodes.get_opt(host.as_str()).await.unwrap().is_none())
+        .await;
+    assert!(rig.is_out_of_nova(&host).await);
+    assert!(rig.eviction(&host).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_life_is_not_managed_any_more_goes_at_once() {
+    let (rig, host) = rig().await;
+    rig.cluster.manage(&host, false).await.unwrap();
+    rig.wait("not held", async || !rig.is_held(&host).await).await;
+    rig.cluster.remove(&host).await.unwrap();
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.service(&host).await.enabled, "not ours to clean up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_nova_does_not_know_goes_at_once() {
+    let (rig, host) = rig().await;
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.nova.delete_service(&rig.service_id(&host).await).await.unwrap();
+    let began = tokio::time::Instant::now();
+    rig.cluster.remove(&host).await.unwrap();
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    // In virtual time: as soon as the region was looked at again, and long before the grace period is over.
+    assert!(began.elapsed() < Duration::from_secs(120));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_nova_keeps_nobody_for_ever() {
+    let rig = Rig::new(Region::builder().named(["hv-1"]).build()).await;
+    let (first, host) = (Shutdown::new(), rig.region.hosts()[0].clone());
+    rig.life_until(Settings::default(), first.clone());
+    rig.onboarded(&host).await;
+    rig.wait("held", async || rig.is_held(&host).await).await;
+    first.trigger();
+    rig.region.world().set_nova_available(false);
+    let mut settings = Settings::default();
+    settings.offboarding = OffboardingSettings { deletion_grace: Duration::from_secs(60) };
+    rig.life(settings);
+    rig.cluster.remove(&host).await.unwrap();
+    let waiting = rig.until(&host, "waiting", |hv| hv.is_false(types::OFFBOARDED)).await;
+    assert!(message(&waiting, types::OFFBOARDED).unwrap().contains("Waiting for Nova to answer"));
+    rig.wait("let go", async || rig.is_gone(&host).await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_termination_whose_node_vanishes_is_brought_to_its_end() {
+    let (rig, host) = rig().await;
+    rig.cluster.terminate(&host).await.unwrap();
+    rig.until(&host, "evicting", |hv| hv.is_true(types::EVICTING)).await;
+    rig.cluster.remove(&host).await.unwrap();
+    // Longer than the grace period: a drain that goes on has limits of its own.
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!rig.is_gone(&host).await);
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.play_drain(&host, ConditionStatus::False, "Succeeded").await;
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.is_out_of_nova(&host).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_left_for_good_and_whose_node_comes_back_begins_anew() {
+    let (rig, host) = rig().await;
+    rig.cluster.terminate(&host).await.unwrap();
+    rig.play_drain(&host, ConditionStatus::False, "Succeeded").await;
+    rig.play_agents_gone(&host).await;
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.until(&host, "offboarded", |hv| hv.is_true(types::OFFBOARDED)).await;
+    rig.cluster.remove(&host).await.unwrap();
+    rig.cluster.join(&host).await.unwrap();
+    let fresh =
+        |hv: &cobalt_core::api::Hypervisor| hv.spec.maintenance().is_off() && hv.condition(types::OFFBOARDED).is_none();
+    rig.until(&host, "a new one", fresh).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_somebody_else_owns_too_is_removed_all_the_same() {
+    let (rig, host) = rig().await;
+    let params = PatchParams { field_manager: Some("editor".into()), ..PatchParams::default() };
+    let theirs = json!({"metadata": {"finalizers": [labels::FINALIZER, "example.com/theirs"]}});
+    rig.hypervisors().patch(host.as_str(), &params, &Patch::Merge(&theirs)).await.unwrap();
+    delete(&rig, &host).await;
+    rig.wait("let go", async || !rig.is_held(&host).await).await;
+    let left = rig.hypervisor(&host).await.metadata.finalizers.unwrap();
+    assert_eq!(left, ["example.com/theirs"], "theirs is theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_back_to_programs_that_know_no_finalizer_is_possible() {
+    let rig = Rig::new(Region::builder().hosts(3).build()).await;
+    let first = Shutdown::new();
+    rig.life_until(Settings::default(), first.clone());
+    for host in &rig.region.hosts()[..2] {
+        rig.onboarded(host).await;
+        rig.wait("held", async || rig.is_held(host).await).await;
+    }
+    rig.cluster.join(&rig.region.hosts()[2]).await.unwrap();
+    rig.until(&rig.region.hosts()[2], "there", |_| true).await;
+    first.trigger();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut moving = eviction("by-hand").build();
+    moving.metadata = ObjectMeta {
+        name: Some("by-hand".into()),
+        finalizers: Some(vec!["example.com/theirs".into(), labels::EVICTION_FINALIZER.into()]),
+        ..ObjectMeta::default()
+    };
+    rig.evictions().create(&PostParams::default(), &moving).await.unwrap();
+    let released = release_finalizers(rig.client.clone()).await.unwrap();
+    assert_eq!(released, Released { hypervisors: 2, evictions: 1 });
+    let left = rig.evictions().get("by-hand").await.unwrap().metadata.finalizers;
+    assert_eq!(left, Some(vec!["example.com/theirs".to_owned()]), "theirs is theirs");
+    let again = release_finalizers(rig.client.clone()).await.unwrap();
+    assert_eq!(again, Released::default(), "once is enough");
+    for host in rig.region.hosts() {
+        rig.cluster.remove(&host).await.unwrap();
+        rig.wait("gone", async || rig.is_gone(&host).await).await;
+        assert!(rig.service(&host).await.enabled, "and Nova was not touched");
+    }
+}

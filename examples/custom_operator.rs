@@ -1,0 +1,92 @@
+//! An operator of your own: the stages you choose, on any cloud behind the seams.
+//!
+//! This one brings hosts into Nova and keeps their aggregates and traits, but leaves maintenance and draining to others:
+//! the stages for those are taken out of the list. It adds a stage that acts: the first server on a host is worth a line
+//! in somebody's chat. Here the cloud is simulated; `cobalt_openstack::OpenStack` gives the same seams on a real one.
+//!
+//!     cargo run -p cobalt-examples --example custom_operator
+#![allow(clippy::print_stdout)]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cobalt_core::{
+    api::{Condition, condition_types, labels},
+    nova::view::ViewOptions,
+    operator::{Action, Cloud, Operator, Outcome, Plan, Progress, Settings, Snapshot, Stage, stages},
+    runtime::shutdown::Shutdown,
+};
+use cobalt_sim::Region;
+
+/// What this operator leaves to others.
+const NOT_OURS: [&str; 2] = ["maintenance", "offboarding"];
+
+/// Tells somebody when a host has got its first servers, once.
+struct FirstServers;
+
+impl Stage for FirstServers {
+    fn name(&self) -> &'static str {
+        "first-servers"
+    }
+
+    fn decide(&self, seen: &Snapshot, plan: &mut Plan) {
+        let servers = seen.nova_hypervisor().map_or(0, |hypervisor| hypervisor.servers.len());
+        if servers == 0 || plan.condition("FirstServersTold").is_some_and(Condition::is_true) {
+            return;
+        }
+        let tell = Tell { host: seen.name.clone(), servers };
+        // Done is said only after it was done: the outcome of the action is there when the stages decide again.
+        if seen.outcomes.get(&tell.key()) == Some(&Outcome::Done) {
+            let words = format!("{servers} servers were the first");
+            plan.set(Condition::new("FirstServersTold", true.into(), "Told", words));
+        } else {
+            plan.act(Arc::new(tell));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Tell {
+    host: String,
+    servers: usize,
+}
+
+#[async_trait]
+impl Action for Tell {
+    fn key(&self) -> String {
+        format!("tell of the first servers of {}", self.host)
+    }
+
+    async fn run(&self) -> cobalt_core::Result<Progress> {
+        println!("chat: {} has its first servers, {} of them", self.host, self.servers);
+        Ok(Progress::Done)
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let region = Region::builder().hosts(2).vms_per_host(3).build();
+    let cluster = region.cluster().await?;
+    cluster.join_all().await?;
+
+    let cloud = Cloud::new(Arc::new(region.nova()), Arc::new(region.placement()), ViewOptions::default());
+    let client = cluster.client("my-operator");
+    let mut list = stages(&Settings::default(), &cloud, &client);
+    list.retain(|stage| !NOT_OURS.contains(&stage.name()));
+    list.insert(1, Arc::new(FirstServers));
+    let stop = Shutdown::new();
+    let operator = Operator::new(client).cloud(cloud, Settings::default()).stages(list);
+    println!("{operator:?}");
+    let running = tokio::spawn(operator.run(stop.clone()));
+
+    for host in region.hosts() {
+        cluster.label(&host, labels::ZONE, Some("zone-a")).await?;
+        let told = |hypervisor: &cobalt_core::api::Hypervisor| hypervisor.is_true("FirstServersTold");
+        let hypervisor = cobalt_examples::wait_for(cluster.client("reader"), host.as_str(), told).await?;
+        let ready = hypervisor.condition(condition_types::READY).map(|ready| ready.message.clone());
+        println!("{host}: {}", ready.unwrap_or_default());
+    }
+    stop.trigger();
+    running.await??;
+    Ok(())
+}
