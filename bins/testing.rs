@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Generous: only a broken program takes this long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(240);
 
 /// What a program that has ended said.
 #[derive(Debug)]
@@ -61,17 +61,31 @@ pub(crate) fn run(program: &str, args: &[&str]) -> Said {
 pub(crate) fn help_is(snapshots: &str, name: &str, program: &str, args: &[&str]) {
     let said = run(program, args);
     assert_eq!(said.code, Some(0), "{said:?}");
+    is_kept("help", snapshots, name, &said.out);
+}
+
+/// Compares the families with one of these beginnings on a page of metrics with the snapshot `metrics`. What all programs
+/// have is held by the library; some of it is there only after something went wrong.
+#[track_caller]
+pub(crate) fn metrics_are(snapshots: &str, page: &str, beginnings: &[&str]) {
+    let ours = |family: &&str| beginnings.iter().any(|beginning| family.starts_with(beginning));
+    let mut families: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).filter(ours).collect();
+    families.sort_unstable();
+    is_kept("metrics", snapshots, "metrics", &(families.join("\n") + "\n"));
+}
+
+#[track_caller]
+fn is_kept(what: &str, snapshots: &str, name: &str, now: &str) {
     let path = Path::new(snapshots).join(format!("{name}.txt"));
     if std::env::var_os("COBALT_UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {
         fs::create_dir_all(snapshots).unwrap();
-        fs::write(&path, &said.out).unwrap();
+        fs::write(&path, now).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == said.out,
-        "the help has changed; if that is wanted, run the test again with COBALT_UPDATE_SNAPSHOTS=1.\n{}:\n{kept}\nnow:\n{}",
+        kept == now,
+        "the {what} changed; if that is wanted, run the test again with COBALT_UPDATE_SNAPSHOTS=1.\n{}:\n{kept}\nnow:\n{now}",
         path.display(),
-        said.out,
     );
 }
 
@@ -136,6 +150,11 @@ impl Running {
         // The standard library cannot, and a shell has it built in.
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Waits for its end.

@@ -3,6 +3,7 @@
 //! Each figure is one JSON object on a line of standard output; everything else goes to standard error. `ratio` is the
 //! peer's (or the promise's) figure divided by ours where less is better, so above 1 is good.
 
+pub mod decision;
 pub mod steps;
 
 use std::{fs, io};

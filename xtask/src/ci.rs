@@ -13,7 +13,7 @@ use crate::workspace::{self, cargo};
 use crate::{needs, policy};
 
 pub(crate) fn run() -> Result<ExitCode> {
-    needs::ensure()?;
+    needs::ensure_with_openstack()?;
     let mut report = Report::default();
 
     // The names of the files say enough; `cargo fmt` is the remedy.

@@ -39,7 +39,8 @@ pub(crate) struct TestArguments {
     /// `sim` is the simulated region: the conformance of its API server, in process and on a socket, and the
     /// programs that run on it. `kube` is the conformance of a real API server; without KUBEBUILDER_ASSETS
     /// nothing runs, which is said and ends with exit code 3. `libvirt` is everything that runs against hosts with a
-    /// real libvirtd and QEMU, and `ovs` against nodes with a real Open vSwitch and OVN.
+    /// real libvirtd and QEMU, `ovs` against nodes with a real Open vSwitch and OVN, and `openstack` against a real
+    /// Keystone, Placement, Glance and Nova.
     #[arg(long, value_name = "RIG")]
     pub(crate) rig: Option<RigName>,
 }
@@ -67,7 +68,7 @@ pub(crate) enum RigAction {
 /// The rigs that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RigName {
-    /// The simulated Kubernetes API server on a socket.
+    /// A simulated region: its Kubernetes API and its OpenStack API, each on a socket.
     Sim,
     /// A real kube-apiserver with etcd, from KUBEBUILDER_ASSETS.
     Kube,

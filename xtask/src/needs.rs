@@ -82,9 +82,11 @@ pub(crate) fn ensure() -> Result<()> {
     programs()
 }
 
-/// What an OpenStack control plane needs besides, which takes a while to bring.
-pub(crate) fn ensure_openstack() {
+/// The same with OpenStack, which comes from elsewhere and takes a while.
+pub(crate) fn ensure_with_openstack() -> Result<()> {
+    programs()?;
     python::prepare();
+    Ok(())
 }
 
 fn programs() -> Result<()> {

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::cli::{RigAction, RigArguments, RigName};
+use crate::needs;
 use crate::workspace::{self, cargo};
 
 /// A real server on a loaded machine.
@@ -51,6 +52,9 @@ fn up(rig: RigName) -> Result<()> {
             process.pid,
             rig.as_str()
         );
+    }
+    if rig == RigName::Openstack {
+        needs::ensure_with_openstack()?;
     }
     let built = cargo(["build", "--quiet", "--package", "xtask", "--features", "rigs", "--bin", "rig"]).status();
     if !built.context("cannot run cargo")?.success() {
@@ -104,7 +108,17 @@ fn describe(rig: RigName, line: &str, pid: u32) -> Result<String> {
     let text = |key: &str| ready[key].as_str().with_context(|| format!("the rig did not say its {key}"));
     let (what, name) = (text("what")?, rig.as_str());
     let way = match rig {
-        RigName::Sim | RigName::Kube => {
+        RigName::Sim => {
+            format!(
+                "(pid {pid}): Kubernetes at {}, OpenStack at {}\n\n  export KUBECONFIG={}\n  . {}\n  kubectl get nodes\n  \
+                 cargo run -p cobalt-examples --example hosts_list\n",
+                text("server")?,
+                text("cloud")?,
+                text("kubeconfig")?,
+                text("openrc")?
+            )
+        }
+        RigName::Kube => {
             format!(
                 "at {} (pid {pid})\n\n  export KUBECONFIG={}\n  kubectl get nodes\n",
                 text("server")?,
@@ -242,8 +256,14 @@ mod tests {
     #[test]
     fn the_way_to_a_rig_is_described() {
         let line = r#"{"what":"a server","server":"http://127.0.0.1:1","kubeconfig":"/tmp/k"}"#;
+        let text = describe(RigName::Kube, line, 7).expect("a description");
+        assert!(text.contains("export KUBECONFIG=/tmp/k") && text.contains("rig down kube"), "{text}");
+        assert!(describe(RigName::Sim, line, 7).is_err(), "it does not say where its cloud is");
+        let line = r#"{"what":"a region","server":"http://127.0.0.1:1","kubeconfig":"/tmp/k","cloud":"http://127.0.0.1:2",
+            "openrc":"/tmp/o"}"#;
         let text = describe(RigName::Sim, line, 7).expect("a description");
-        assert!(text.contains("export KUBECONFIG=/tmp/k") && text.contains("rig down sim"), "{text}");
+        assert!(text.contains("\n  export KUBECONFIG=/tmp/k\n  . /tmp/o\n"), "{text}");
+        assert!(text.contains("OpenStack at http://127.0.0.1:2") && text.contains("rig down sim"), "{text}");
         assert!(describe(RigName::Sim, "panic!", 7).is_err());
         let line = r#"{"what":"libvirt","uris":["qemu+tcp://10.0.0.1/system"]}"#;
         let text = describe(RigName::Libvirt, line, 7).expect("a description");

@@ -25,14 +25,17 @@ const LIBVIRT: [&str; 2] = ["hosts", "real"];
 /// The integration tests on nodes with a real Open vSwitch: the nodes themselves, the clients, and the agent.
 const OVS: [&str; 3] = ["nodes", "real_switch", "real_agent"];
 
-/// The integration tests on a real OpenStack control plane, likewise.
-const OPENSTACK: [&str; 2] = ["openstack", "openstack-real"];
+/// The integration tests on a real OpenStack control plane, likewise: the plane, the clients, and the operator.
+const OPENSTACK: [&str; 3] = ["openstack", "openstack-real", "operator-real"];
 
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
-    needs::ensure()?;
+    match arguments.rig {
+        None | Some(RigName::Openstack) => needs::ensure_with_openstack()?,
+        Some(_) => needs::ensure()?,
+    }
     let mut report = Report::default();
     match arguments.rig {
         None => {
@@ -59,7 +62,6 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
             report.tests("nodes with a real Open vSwitch", named(&OVS.map(str::to_owned)), true)?;
         }
         Some(RigName::Openstack) => {
-            needs::ensure_openstack();
             report.tests("a real OpenStack control plane", named(&OPENSTACK.map(str::to_owned)), true)?;
         }
     }

@@ -1,16 +1,16 @@
-//! The process behind `cargo xtask rig up`: one API server, some hosts or a switch, until SIGTERM.
+//! The process behind `cargo xtask rig up`: a simulated region, one API server, some hosts or a switch, until SIGTERM.
 //!
 //! `rig sim|kube|libvirt|ovs|openstack DIRECTORY` prints one line of JSON when everything is ready, and nothing after it. The API
-//! servers write a kubeconfig into the directory.
+//! servers write a kubeconfig into the directory, the simulated region also an openrc.
 #![allow(clippy::print_stdout)]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use cobalt_apiserver::ApiServer;
 use cobalt_apiserver::conformance::envtest::{Assets, Envtest};
 use cobalt_rig::{Act, ControlPlane, Guest, Hosts, Kernel, Venv, ovs};
+use cobalt_sim::Region;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,18 +50,34 @@ async fn run() -> Result<()> {
     }
 }
 
+/// Three hosts with some servers each: their Nodes in Kubernetes, themselves in OpenStack.
 async fn simulated(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of 127.0.0.1")?;
-    let address = listener.local_addr()?;
-    let server = ApiServer::start();
-    let kubeconfig = keep(directory, &server.kubeconfig(address))?;
-    ready("the simulated Kubernetes API server", &format!("http://{address}"), &kubeconfig);
-    server.serve(listener, stop).await.context("the server stopped")
+    let bind = || async { TcpListener::bind("127.0.0.1:0").await.context("cannot bind a port of 127.0.0.1") };
+    let (kubernetes, openstack) = (bind().await?, bind().await?);
+    let (address, cloud) = (kubernetes.local_addr()?, openstack.local_addr()?);
+    // Programs beside it have the time of the machine.
+    let region = Region::builder().hosts(3).vms_per_host(8).starting_at(jiff::Timestamp::now()).build();
+    let cluster = region.cluster().await.context("cannot start the cluster")?;
+    cluster.join_all().await.context("the hosts cannot join the cluster")?;
+    cluster.follow_hosts();
+    let kubeconfig = keep(directory, "kubeconfig", &cluster.server().kubeconfig(address))?;
+    let openrc = keep(directory, "openrc", &region.openstack().openrc(cloud))?;
+    let line = serde_json::json!({
+        "what": "a simulated region", "server": format!("http://{address}"), "kubeconfig": kubeconfig,
+        "cloud": format!("http://{cloud}"), "openrc": openrc,
+    });
+    println!("{line}");
+    // Both end with the first: the region is over then.
+    tokio::select! {
+        () = stop => Ok(()),
+        served = region.serve(kubernetes, std::future::pending()) => served.context("the Kubernetes API stopped"),
+        served = region.serve_openstack(openstack, std::future::pending()) => served.context("the OpenStack API stopped"),
+    }
 }
 
 async fn real(directory: &Path, stop: impl Future<Output = ()>) -> Result<()> {
     let server = Envtest::start(&Assets::from_environment()?).await?;
-    let kubeconfig = keep(directory, &server.kubeconfig())?;
+    let kubeconfig = keep(directory, "kubeconfig", &server.kubeconfig())?;
     ready("a real kube-apiserver", server.server(), &kubeconfig);
     stop.await;
     Ok(())
@@ -115,13 +131,13 @@ async fn openstack(directory: &Path, stop: impl Future<Output = ()>) -> Result<(
     Ok(())
 }
 
-fn keep(directory: &Path, kubeconfig: &str) -> Result<PathBuf> {
+fn keep(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     use std::os::unix::fs::OpenOptionsExt;
-    let path = directory.join("kubeconfig");
-    // It holds a token; a file of an earlier run may have other rights.
+    let path = directory.join(name);
+    // It holds a secret; a file of an earlier run may have other rights.
     std::fs::remove_file(&path).ok();
     let opened = std::fs::File::options().create_new(true).write(true).mode(0o600).open(&path);
-    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, kubeconfig.as_bytes()));
+    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
     written.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }

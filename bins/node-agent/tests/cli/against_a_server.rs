@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     PROGRAM,
-    testing::{LIMIT, Running, Scratch, command, get},
+    testing::{LIMIT, Running, Scratch, command, get, metrics_are},
 };
 
 /// A cluster with one Node that the operator has made a Hypervisor for.
@@ -125,18 +125,5 @@ async fn the_metrics_are_as_in_the_snapshot() {
     served.reported().await;
     let text = get(admin, "/metrics");
     assert!(text.contains("\nlibvirt_up 1\n") && text.ends_with("# EOF\n"), "{text}");
-    // What all programs have is held by the library; some of it is there only after something went wrong.
-    let ours = |family: &&str| family.starts_with("cobalt_agent_") || family.starts_with("libvirt_");
-    let mut families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).filter(ours).collect();
-    families.sort_unstable();
-    let families = families.join("\n") + "\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/metrics.txt");
-    if std::env::var_os("COBALT_UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {
-        std::fs::write(path, &families).unwrap();
-    }
-    let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        kept == families,
-        "the metrics have changed; if that is wanted, run the test again with COBALT_UPDATE_SNAPSHOTS=1.\n{path}:\n{kept}\nnow:\n{families}",
-    );
+    metrics_are(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"), &text, &["cobalt_agent_", "libvirt_"]);
 }
