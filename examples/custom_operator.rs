@@ -1,7 +1,7 @@
 //! An operator of your own: the stages you choose, on any cloud behind the seams.
 //!
 //! This one brings hosts into Nova and keeps their aggregates and traits, but leaves maintenance and draining to others:
-//! the stages for those are taken out of the list. It adds a stage that acts: the first server on a host is worth a line
+//! the stages for those are taken out of the list. It adds a stage that acts: a host that goes into service is worth a line
 //! in somebody's chat. Here the cloud is simulated; `cobalt_openstack::OpenStack` gives the same seams on a real one.
 //!
 //!     cargo run -p cobalt-examples --example custom_operator
@@ -21,24 +21,24 @@ use cobalt_sim::Region;
 /// What this operator leaves to others.
 const NOT_OURS: [&str; 2] = ["maintenance", "offboarding"];
 
-/// Tells somebody when a host has got its first servers, once.
-struct FirstServers;
+/// Tells somebody when Nova has a host in service for the first time.
+struct FirstService;
 
-impl Stage for FirstServers {
+impl Stage for FirstService {
     fn name(&self) -> &'static str {
-        "first-servers"
+        "first-service"
     }
 
     fn decide(&self, seen: &Snapshot, plan: &mut Plan) {
-        let servers = seen.nova_hypervisor().map_or(0, |hypervisor| hypervisor.servers.len());
-        if servers == 0 || plan.condition("FirstServersTold").is_some_and(Condition::is_true) {
+        let Some(service) = seen.service().filter(|service| service.enabled) else { return };
+        if plan.condition("FirstServiceTold").is_some_and(Condition::is_true) {
             return;
         }
-        let tell = Tell { host: seen.name.clone(), servers };
+        let zone = service.zone.clone().unwrap_or_default();
+        let tell = Tell { host: seen.name.clone(), zone };
         // Done is said only after it was done: the outcome of the action is there when the stages decide again.
         if seen.outcomes.get(&tell.key()) == Some(&Outcome::Done) {
-            let words = format!("{servers} servers were the first");
-            plan.set(Condition::new("FirstServersTold", true.into(), "Told", words));
+            plan.set(Condition::new("FirstServiceTold", true.into(), "Told", "The chat knows of this host"));
         } else {
             plan.act(Arc::new(tell));
         }
@@ -48,17 +48,17 @@ impl Stage for FirstServers {
 #[derive(Debug)]
 struct Tell {
     host: String,
-    servers: usize,
+    zone: String,
 }
 
 #[async_trait]
 impl Action for Tell {
     fn key(&self) -> String {
-        format!("tell of the first servers of {}", self.host)
+        format!("tell of {} in service", self.host)
     }
 
     async fn run(&self) -> cobalt_core::Result<Progress> {
-        println!("chat: {} has its first servers, {} of them", self.host, self.servers);
+        println!("chat: {} takes servers, in zone {}", self.host, self.zone);
         Ok(Progress::Done)
     }
 }
@@ -73,7 +73,7 @@ async fn main() -> anyhow::Result<()> {
     let client = cluster.client("my-operator");
     let mut list = stages(&Settings::default(), &cloud, &client);
     list.retain(|stage| !NOT_OURS.contains(&stage.name()));
-    list.insert(1, Arc::new(FirstServers));
+    list.insert(1, Arc::new(FirstService));
     let stop = Shutdown::new();
     let operator = Operator::new(client).cloud(cloud, Settings::default()).stages(list);
     println!("{operator:?}");
@@ -81,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
 
     for host in region.hosts() {
         cluster.label(&host, labels::ZONE, Some("zone-a")).await?;
-        let told = |hypervisor: &cobalt_core::api::Hypervisor| hypervisor.is_true("FirstServersTold");
+        let told = |hypervisor: &cobalt_core::api::Hypervisor| hypervisor.is_true("FirstServiceTold");
         let hypervisor = cobalt_examples::wait_for(cluster.client("reader"), host.as_str(), told).await?;
         let ready = hypervisor.condition(condition_types::READY).map(|ready| ready.message.clone());
         println!("{host}: {}", ready.unwrap_or_default());

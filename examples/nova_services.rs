@@ -62,7 +62,7 @@ fn row(
     hypervisor: Option<&NovaHypervisor>,
     provider: Option<bool>,
     aggregates: &[Aggregate],
-) -> [String; 7] {
+) -> [String; 6] {
     let mine = aggregates.iter().filter(|aggregate| aggregate.hosts.contains(&service.host));
     let mine: Vec<&str> = mine.map(|aggregate| aggregate.name.as_str()).collect();
     let dash = || "-".to_owned();
@@ -71,17 +71,16 @@ fn row(
         service.zone.clone().unwrap_or_else(dash),
         state(service),
         hypervisor.map_or_else(dash, |hypervisor| hypervisor.kind.clone()),
-        hypervisor.map_or_else(dash, |hypervisor| hypervisor.servers.len().to_string()),
         // A host without a provider gets no servers, whatever Nova says.
         provider.map_or_else(dash, |there| if there { "yes" } else { "missing" }.to_owned()),
         mine.join(","),
     ]
 }
 
-fn table(rows: &[[String; 7]]) -> String {
-    let widths: [usize; 7] =
+fn table(rows: &[[String; 6]]) -> String {
+    let widths: [usize; 6] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let line = |row: &[String; 7]| {
+    let line = |row: &[String; 6]| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };

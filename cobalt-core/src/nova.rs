@@ -73,7 +73,7 @@ pub trait NovaClient: Send + Sync {
     /// Removes a service. [`Error::Conflict`](crate::Error::Conflict) while servers are on the host.
     async fn delete_service(&self, id: &ServiceId) -> Result<()>;
 
-    /// All hypervisors of the region, ordered by host.
+    /// All hypervisors of the region, ordered by host, without their servers.
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>>;
 
     /// The hypervisor with this UUID, with its servers.

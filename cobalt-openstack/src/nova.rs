@@ -121,6 +121,12 @@ impl Nova {
     }
 }
 
+/// A hypervisor whose servers were asked for: Nova leaves out the list of one that has none.
+fn asked_for_servers(mut hypervisor: NovaHypervisor) -> NovaHypervisor {
+    hypervisor.servers.get_or_insert_default();
+    hypervisor
+}
+
 #[async_trait]
 impl NovaClient for Nova {
     async fn services(&self) -> Result<Vec<ComputeService>> {
@@ -164,8 +170,7 @@ impl NovaClient for Nova {
 
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>> {
         let path = "/os-hypervisors/detail".to_owned();
-        let mut call = Self::get("hypervisors", "list hypervisors".into(), path, microversion::HYPERVISORS);
-        call.query.push(("with_servers", "true".into()));
+        let call = Self::get("hypervisors", "list hypervisors".into(), path, microversion::HYPERVISORS);
         let mut all = self.pages(call, "hypervisors", decode::hypervisors).await?;
         all.sort_by(|a, b| (&a.host, &a.hostname).cmp(&(&b.host, &b.hostname)));
         Ok(all)
@@ -175,7 +180,7 @@ impl NovaClient for Nova {
         let path = format!("/os-hypervisors/{}", segment(id.as_str()));
         let mut call = Self::get("hypervisor", format!("get hypervisor {id}"), path, microversion::HYPERVISORS);
         call.query.push(("with_servers", "true".into()));
-        self.decoded(&call, decode::hypervisor).await
+        self.decoded(&call, decode::hypervisor).await.map(asked_for_servers)
     }
 
     async fn hypervisor_named(&self, hostname: &str) -> Result<NovaHypervisor> {
@@ -186,7 +191,8 @@ impl NovaClient for Nova {
         let pattern = ("hypervisor_hostname_pattern", hostname.to_owned());
         call.query.extend([pattern, ("with_servers", "true".into())]);
         let found = self.decoded(&call, decode::hypervisors).await?;
-        let mut exact = found.into_iter().filter(|hypervisor| hypervisor.hostname == hostname);
+        let exact = found.into_iter().filter(|hypervisor| hypervisor.hostname == hostname);
+        let mut exact = exact.map(asked_for_servers);
         match (exact.next(), exact.next()) {
             (Some(one), None) => Ok(one),
             (None, _) => Err(Seam::not_found(operation)),

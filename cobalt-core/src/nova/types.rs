@@ -52,8 +52,9 @@ pub struct NovaHypervisor {
     pub kind: String,
     /// Whether Nova hears from it.
     pub state: ServiceState,
-    /// Its servers, if they were asked for and it has any.
-    pub servers: Vec<InstanceId>,
+    /// Its servers, where they were asked for. A list of all hypervisors does not ask: Nova reads the servers of each host
+    /// one after the other to answer that.
+    pub servers: Option<Vec<InstanceId>>,
 }
 
 /// A server's status. Nova's words; the ones we act on are named.

@@ -5,6 +5,10 @@
 //! and after our own writes. Traits have no regional listing; they are read one provider after the other, the oldest
 //! knowledge first, at a bounded rate. So the number of calls at rest does not depend on the number of hosts.
 //!
+//! Which servers a host has is in no listing either: Nova would read them host by host to answer it, each time. They are
+//! read, in turn too, of those hosts only about which somebody wants to know ([`RegionView::follow_servers`]): those that
+//! are being emptied, and those that have to stay empty.
+//!
 //! ```text
 //!             interval over, or touched          answer
 //!   listing ─────────────────────────▶ asking ───────────▶ snapshot: new items, new age
@@ -71,7 +75,7 @@ use crate::{
 pub enum Part {
     /// Compute services.
     Services,
-    /// Hypervisors with their servers.
+    /// Hypervisors.
     Hypervisors,
     /// Aggregates.
     Aggregates,
@@ -94,9 +98,9 @@ impl Part {
 /// How often a view looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewOptions {
-    /// From the end of one listing to the beginning of the next.
+    /// From the end of one listing to the beginning of the next, and so for the servers of a host that are followed.
     pub interval: Duration,
-    /// The shortest time between two reads of traits.
+    /// The shortest time between two reads of traits, and between two of servers.
     pub trait_interval: Duration,
     /// How old the traits of a provider become before they are read again. With more providers than
     /// `trait_age / trait_interval` they become older.
@@ -165,6 +169,15 @@ impl RegionView {
     pub fn touch_traits(&self, id: &ProviderId) {
         self.timetable().touch_traits(id);
         self.wake.notify_one();
+    }
+
+    /// Reads the servers of this hypervisor too from now on, or no longer.
+    ///
+    /// Between the two its [`servers`](NovaHypervisor::servers) are there once they were read, and as they were read last.
+    pub fn follow_servers(&self, id: &ProviderId, wanted: bool) {
+        if self.timetable().follow_servers(id, wanted) {
+            self.wake.notify_one();
+        }
     }
 
     /// Waits for a listing that began after this call. How long that may take is the caller's to limit: while the
@@ -260,6 +273,7 @@ impl RegionView {
         let outcome = match task {
             Task::List(part, number) => self.list(*part, *number).await,
             Task::Traits(id) => self.read_traits(id).await,
+            Task::Servers(id) => self.read_servers(id).await,
         };
         let retry_after = match &outcome {
             Ok(()) => None,
@@ -290,9 +304,16 @@ impl RegionView {
                 let mut learned = learned();
                 learned.correct_hypervisors(&mut items, began);
                 let providers: BTreeSet<ProviderId> = items.iter().map(|hypervisor| hypervisor.id.clone()).collect();
-                self.timetable().set_providers(&providers);
+                let followed = {
+                    let mut timetable = self.timetable();
+                    timetable.set_providers(&providers);
+                    timetable.followed()
+                };
                 self.publish(|seen, now| {
                     seen.traits.retain(|id, _| providers.contains(id));
+                    for item in items.iter_mut().filter(|item| item.servers.is_none() && followed.contains(&item.id)) {
+                        item.servers = seen.hypervisor(&item.id).and_then(|known| known.servers.clone());
+                    }
                     seen.hypervisors = Some(Listing::new(items, number, now));
                 });
             }
@@ -319,6 +340,16 @@ impl RegionView {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn read_servers(&self, id: &ProviderId) -> Result<()> {
+        match self.nova.hypervisor(id).await {
+            Ok(hypervisor) => self.learn_hypervisor(hypervisor),
+            // The next listing knows.
+            Err(error) if error.is_not_found() => self.touch(Part::Hypervisors),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn publish(&self, change: impl FnOnce(&mut Snapshot, Instant)) {

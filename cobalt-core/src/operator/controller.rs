@@ -490,6 +490,9 @@ impl Context {
         if let Some(keepers) = &self.keepers {
             seen.keeper = keepers.of(name);
         }
+        if let (Some(cloud), Some(id)) = (&self.controller.cloud, seen.nova_hypervisor().map(|one| &one.id)) {
+            cloud.view.follow_servers(id, seen.wants_servers());
+        }
         self.note_owned(&mut seen);
         if agent_pods::is_asked(&seen) {
             let asked = before.map(|before| before.agent_pods.clone()).filter(|pods| *pods != PodsSeen::NotAsked);

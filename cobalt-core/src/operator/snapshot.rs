@@ -8,8 +8,8 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node, policy::v1::PodDisr
 use super::{Progress, acting};
 use crate::{
     api::{
-        Condition, Eviction, Hypervisor, HypervisorSpec, HypervisorStatus, OVSNode, condition_types, conditions,
-        labels, reasons,
+        Condition, Eviction, Hypervisor, HypervisorSpec, HypervisorStatus, Maintenance, OVSNode, condition_types,
+        conditions, labels, reasons,
     },
     ids::{HostName, ProviderId, ServiceId},
     nova::{Aggregate, ComputeService, NovaHypervisor, Traits, view},
@@ -120,6 +120,13 @@ impl Snapshot {
             }
             None => self.names().into_iter().find_map(|name| region.hypervisor_on(&name)),
         }
+    }
+
+    /// Whether it matters which servers Nova has on the host: it is to be empty, or to leave.
+    pub fn wants_servers(&self) -> bool {
+        let maintenance =
+            |one: &Arc<Hypervisor>| one.spec.maintenance.as_ref().is_some_and(|it| *it != Maintenance::Off);
+        self.is_leaving() || self.hypervisor.as_ref().is_some_and(maintenance)
     }
 
     /// The compute service in Nova: the recorded one, or else the one of exactly this host.

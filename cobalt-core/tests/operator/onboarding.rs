@@ -74,7 +74,7 @@ fn nova_hypervisor(host: &str, id: &str, service: &str) -> NovaHypervisor {
         service: service.into(),
         kind: "QEMU".into(),
         state: ServiceState::Up,
-        servers: Vec::new(),
+        servers: None,
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn region(of: &Hypervisor) -> Region {
             service,
             kind: "QEMU".into(),
             state: ServiceState::Up,
-            servers: Vec::new(),
+            servers: Some(Vec::new()),
         }],
         host,
         aggregates: Vec::new(),
@@ -82,7 +82,7 @@ impl Region {
     }
 
     pub(crate) fn with_servers(mut self, servers: usize) -> Self {
-        self.hypervisors[0].servers = (0..servers).map(|n| format!("vm-{n}").into()).collect();
+        self.hypervisors[0].servers = Some((0..servers).map(|n| format!("vm-{n}").into()).collect());
         self
     }
 

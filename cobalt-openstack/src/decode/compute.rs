@@ -120,11 +120,11 @@ struct HypervisorServer {
 
 impl From<HypervisorEntry> for NovaHypervisor {
     fn from(entry: HypervisorEntry) -> Self {
-        let servers = entry.servers.unwrap_or_default().into_iter().map(|server| InstanceId::from(server.uuid));
-        let mut servers: Vec<InstanceId> = servers.collect();
-        servers.sort();
-        // They are kept for all hosts, as long as the region is looked at.
-        servers.shrink_to_fit();
+        let mut servers: Option<Vec<InstanceId>> =
+            entry.servers.map(|all| all.into_iter().map(|server| InstanceId::from(server.uuid)).collect());
+        if let Some(servers) = &mut servers {
+            servers.sort();
+        }
         Self {
             id: ProviderId::from(entry.id),
             hostname: entry.hypervisor_hostname,

@@ -49,6 +49,14 @@ impl SimNova {
         };
         self.faults.run(method, || operation.clone(), call).await
     }
+
+    /// All hypervisors with their servers, for the API, where a client may ask for both.
+    pub(crate) async fn hypervisors_with_servers(&self) -> Result<Vec<NovaHypervisor>> {
+        self.call("hypervisors", "list hypervisors".into(), |state, _| {
+            Ok(state.computes().into_iter().filter_map(|id| state.show_hypervisor(id)).collect())
+        })
+        .await
+    }
 }
 
 /// Whether the region's OpenStack answers at all.
@@ -150,7 +158,7 @@ impl State {
             service: service.id.clone(),
             kind: self.host(id).driver.kind().to_owned(),
             state: self.service_state(id),
-            servers: self.nova.servers_of(id).map(instance).collect(),
+            servers: Some(self.nova.servers_of(id).map(instance).collect()),
         })
     }
 
@@ -273,10 +281,8 @@ impl NovaClient for SimNova {
     }
 
     async fn hypervisors(&self) -> Result<Vec<NovaHypervisor>> {
-        self.call("hypervisors", "list hypervisors".into(), |state, _| {
-            Ok(state.computes().into_iter().filter_map(|id| state.show_hypervisor(id)).collect())
-        })
-        .await
+        let all = self.hypervisors_with_servers().await?;
+        Ok(all.into_iter().map(|one| NovaHypervisor { servers: None, ..one }).collect())
     }
 
     async fn hypervisor(&self, id: &ProviderId) -> Result<NovaHypervisor> {

@@ -60,7 +60,7 @@ impl<T> Listing<T> {
 pub struct Snapshot {
     /// Compute services.
     pub services: Option<Listing<ComputeService>>,
-    /// Hypervisors with their servers.
+    /// Hypervisors, with their servers where those are followed.
     pub hypervisors: Option<Listing<NovaHypervisor>>,
     /// Aggregates.
     pub aggregates: Option<Listing<Aggregate>>,

@@ -16,6 +16,7 @@ pub(super) enum Task {
     /// A listing, and which one it is.
     List(Part, u64),
     Traits(ProviderId),
+    Servers(ProviderId),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,26 +39,65 @@ struct Slot {
     retry: Duration,
 }
 
-#[derive(Debug, Default)]
-struct Reading {
-    /// When to read again; `None` is now.
-    due: Option<Instant>,
+/// Providers that are asked about one after the other, the oldest knowledge first, never faster than a pace.
+#[derive(Debug)]
+struct Round {
+    /// When to read each again; `None` is now.
+    due: BTreeMap<ProviderId, Option<Instant>>,
+    /// No read before this.
+    next: Instant,
+    retry: Duration,
+}
+
+impl Round {
+    fn new(now: Instant, retry: Duration) -> Self {
+        Self { due: BTreeMap::new(), next: now, retry }
+    }
+
+    /// Whose turn it is, and when.
+    fn turn(&self, now: Instant) -> Option<(&ProviderId, Instant)> {
+        // Never read comes before read long ago.
+        let (id, due) = self.due.iter().min_by_key(|(_, due)| **due)?;
+        Some((id, due.unwrap_or(now).max(self.next)))
+    }
+
+    /// A read is over. A provider whose read fails goes to the back, so that it cannot keep the others from being read.
+    #[expect(clippy::option_option, reason = "failed or not, and then with a wish or without")]
+    fn done(
+        &mut self,
+        id: &ProviderId,
+        now: Instant,
+        age: Duration,
+        failed: Option<Option<Duration>>,
+        of: &ViewOptions,
+    ) {
+        let pace = of.trait_interval;
+        match failed {
+            None => (self.retry, self.next) = (of.retry, now + pace),
+            Some(wish) => {
+                self.next = now + wish.unwrap_or_default().max(self.retry).max(pace);
+                self.retry = (self.retry * 2).min(of.interval.max(of.retry));
+            }
+        }
+        if let Some(due) = self.due.get_mut(id) {
+            *due = Some(now + age);
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Timetable {
     options: ViewOptions,
     slots: [Slot; 3],
-    traits: BTreeMap<ProviderId, Reading>,
-    next_trait: Instant,
-    trait_retry: Duration,
+    traits: Round,
+    servers: Round,
 }
 
 impl Timetable {
     pub(super) fn new(options: ViewOptions, now: Instant) -> Self {
         let retry = options.retry;
         let slot = |part| Slot { part, begun: 0, due: now, touched: false, not_before: None, retry };
-        Self { slots: Part::ALL.map(slot), traits: BTreeMap::new(), next_trait: now, trait_retry: retry, options }
+        Self { slots: Part::ALL.map(slot), traits: Round::new(now, retry), servers: Round::new(now, retry), options }
     }
 
     fn slot(&mut self, part: Part) -> &mut Slot {
@@ -72,16 +112,33 @@ impl Timetable {
     }
 
     pub(super) fn touch_traits(&mut self, id: &ProviderId) {
-        if let Some(reading) = self.traits.get_mut(id) {
-            reading.due = None;
+        if let Some(due) = self.traits.due.get_mut(id) {
+            *due = None;
         }
+    }
+
+    /// Reads a provider's servers too, or no longer; tells whether there is something new to be read.
+    pub(super) fn follow_servers(&mut self, id: &ProviderId, wanted: bool) -> bool {
+        if !wanted {
+            self.servers.due.remove(id);
+        } else if !self.servers.due.contains_key(id) {
+            self.servers.due.insert(id.clone(), None);
+            return true;
+        }
+        false
+    }
+
+    /// Those whose servers are read.
+    pub(super) fn followed(&self) -> BTreeSet<ProviderId> {
+        self.servers.due.keys().cloned().collect()
     }
 
     /// The providers there are: new ones are due at once, those that are gone are forgotten.
     pub(super) fn set_providers(&mut self, known: &BTreeSet<ProviderId>) {
-        self.traits.retain(|id, _| known.contains(id));
+        self.traits.due.retain(|id, _| known.contains(id));
+        self.servers.due.retain(|id, _| known.contains(id));
         for id in known {
-            self.traits.entry(id.clone()).or_default();
+            self.traits.due.entry(id.clone()).or_default();
         }
     }
 
@@ -98,9 +155,14 @@ impl Timetable {
             }
             earliest = earliest.min(time);
         }
-        // Never read comes before read long ago.
-        if let Some((id, reading)) = self.traits.iter().min_by_key(|(_, reading)| reading.due) {
-            let time = reading.due.unwrap_or(now).max(self.next_trait);
+        // Somebody waits for these.
+        if let Some((id, time)) = self.servers.turn(now) {
+            if time <= now {
+                return Next::Do(Task::Servers(id.clone()));
+            }
+            earliest = earliest.min(time);
+        }
+        if let Some((id, time)) = self.traits.turn(now) {
             if time <= now {
                 return Next::Do(Task::Traits(id.clone()));
             }
@@ -129,21 +191,8 @@ impl Timetable {
                     }
                 }
             }
-            Task::Traits(id) => {
-                if failed.is_none() {
-                    self.trait_retry = first;
-                    self.next_trait = now + self.options.trait_interval;
-                } else {
-                    let wish = failed.flatten().unwrap_or_default();
-                    self.next_trait = now + wish.max(self.trait_retry).max(self.options.trait_interval);
-                    self.trait_retry = (self.trait_retry * 2).min(interval.max(first));
-                }
-                // A provider whose read fails goes to the back, so that it cannot keep the others from being read.
-                let age = self.options.trait_age;
-                if let Some(reading) = self.traits.get_mut(id) {
-                    reading.due = Some(now + age);
-                }
-            }
+            Task::Traits(id) => self.traits.done(id, now, self.options.trait_age, failed, &self.options),
+            Task::Servers(id) => self.servers.done(id, now, interval, failed, &self.options),
         }
     }
 }
@@ -209,6 +258,29 @@ mod tests {
             now = then;
         }
         assert_eq!(waits, [2, 4, 90, 16, 30, 30]);
+    }
+
+    #[test]
+    fn servers_are_read_of_those_alone_that_are_followed_and_at_the_pace_of_traits() {
+        let (mut table, now) = table();
+        drain(&mut table, now);
+        let ids = ["a", "b", "c"].map(ProviderId::from);
+        table.set_providers(&ids.clone().into());
+        assert!(table.follow_servers(&ids[0], true) && table.follow_servers(&ids[1], true));
+        assert!(!table.follow_servers(&ids[0], true), "it is followed already");
+        let servers = |tasks: Vec<Task>| tasks.into_iter().filter(|task| matches!(task, Task::Servers(_))).collect();
+        let (first, next) = drain(&mut table, now);
+        let first: Vec<Task> = servers(first);
+        assert_eq!(first, [Task::Servers(ids[0].clone())]);
+        assert_eq!(next, now + ViewOptions::default().trait_interval);
+        let second: Vec<Task> = servers(drain(&mut table, next).0);
+        assert_eq!(second, [Task::Servers(ids[1].clone())]);
+        table.follow_servers(&ids[0], false);
+        let later: Vec<Task> = servers(drain(&mut table, next + ViewOptions::default().interval).0);
+        assert_eq!(later, [Task::Servers(ids[1].clone())]);
+        // One that Nova does not know any more is forgotten.
+        table.set_providers(&[ids[0].clone()].into());
+        assert!(table.followed().is_empty());
     }
 
     #[test]

@@ -52,6 +52,8 @@ fn whose(eviction: &Eviction, hypervisor: &Hypervisor) -> Whose {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
     Unknown,
+    /// Nova was not asked for its servers yet.
+    Unread,
     Nobody,
     Nova,
     Libvirt,
@@ -61,8 +63,10 @@ fn load(seen: &Snapshot) -> Load {
     if seen.region().is_none() {
         return Load::Unknown;
     }
-    if seen.nova_hypervisor().is_some_and(|hypervisor| !hypervisor.servers.is_empty()) {
-        return Load::Nova;
+    match seen.nova_hypervisor().map(|hypervisor| hypervisor.servers.as_deref()) {
+        Some(None) => return Load::Unread,
+        Some(Some([_, ..])) => return Load::Nova,
+        Some(Some([])) | None => {}
     }
     // What an agent said before it fell silent is no news. Until we know whether it is, what was said of the drain stands.
     let counted = seen.hypervisor.as_ref().and_then(|hypervisor| hypervisor.status.as_ref()?.num_instances);
@@ -106,14 +110,14 @@ pub(super) fn decide_drain(stage: &Maintenance, hypervisor: &Hypervisor, seen: &
     let load = load(seen);
     let eviction = seen.eviction.as_deref();
     let over = eviction.is_some_and(|eviction| has_succeeded(eviction) && about(eviction, hypervisor));
-    if load == Load::Nova && (over || evicted) && !looked(stage, seen, plan) {
-        // The region may have been looked at before the last instance left. What was said stands for a moment.
+    if matches!(load, Load::Nova | Load::Unread) && (over || evicted) && !looked(stage, seen, plan) {
+        // The host may have been looked at before the last instance left. What was said stands for a moment.
         if !evicted {
             say_running(plan);
         }
         return;
     }
-    if evicted && matches!(load, Load::Nobody | Load::Unknown) {
+    if evicted && matches!(load, Load::Nobody | Load::Unknown | Load::Unread) {
         return say(plan, false, reasons::SUCCEEDED, "Evicted");
     }
     let Some(eviction) = eviction else {
@@ -138,7 +142,7 @@ pub(super) fn decide_drain(stage: &Maintenance, hypervisor: &Hypervisor, seen: &
     }
     match (over, load, whose) {
         (true, Load::Nobody, _) => say(plan, false, reasons::SUCCEEDED, "Evicted"),
-        (true, Load::Unknown, _) => {}
+        (true, Load::Unknown | Load::Unread, _) => {}
         (true, Load::Libvirt, _) => {
             let message = "Nova has no instances on the host any more, but its agent still counts some";
             say(plan, true, reasons::RUNNING, message);

@@ -207,10 +207,14 @@ fn nova_step(seen: &Snapshot, agents_gone: bool) -> Step {
         return Step::Wait("Waiting for Nova to answer".to_owned());
     }
     let (hypervisor, service) = (seen.nova_hypervisor(), seen.service());
-    if hypervisor.is_some_and(|hypervisor| !hypervisor.servers.is_empty()) {
-        let host = seen.host();
-        let text = format!("Servers are still on the host: openstack server list --all-projects --host {host}");
-        return Step::Wait(text);
+    match hypervisor.map(|hypervisor| hypervisor.servers.as_deref()) {
+        Some(None) => return Step::Wait("Waiting for Nova to say which servers are on the host".to_owned()),
+        Some(Some([_, ..])) => {
+            let host = seen.host();
+            let text = format!("Servers are still on the host: openstack server list --all-projects --host {host}");
+            return Step::Wait(text);
+        }
+        Some(Some([])) | None => {}
     }
     match service {
         Some(service) if service.state != ServiceState::Down => {
@@ -296,7 +300,7 @@ impl Offboarding {
         remains.extend(named("resource provider", seen.provider_id().map(|id| id.to_string())));
         let aggregates: Vec<String> = seen.nova_aggregates().iter().map(|one| one.name.clone()).collect();
         remains.extend(named("aggregates", (!aggregates.is_empty()).then(|| aggregates.join(", "))));
-        let servers = seen.nova_hypervisor().map_or(0, |hypervisor| hypervisor.servers.len());
+        let servers = seen.nova_hypervisor().and_then(|hypervisor| hypervisor.servers.as_ref()).map_or(0, Vec::len);
         remains.extend(named("servers:", (servers > 0).then(|| servers.to_string())));
         let remains = acting::words(&remains.join(", "));
         say(plan, reasons::LEFT_BEHIND, format!("{text}. Let go all the same; left in Nova: {remains}"));

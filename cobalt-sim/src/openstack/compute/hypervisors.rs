@@ -20,7 +20,7 @@ const PATH: &str = "/compute/v2.1/os-hypervisors";
 pub(super) async fn list(call: &Call<'_>, detail: bool) -> Result<Answer, Refusal> {
     let pattern = call.query.get("hypervisor_hostname_pattern").filter(|_| call.at_least(53));
     let method = if pattern.is_some() { "hypervisor_named" } else { "hypervisors" };
-    let mut all = call.nova(method, |nova| async move { nova.hypervisors().await }).await?;
+    let mut all = call.nova(method, |nova| async move { nova.hypervisors_with_servers().await }).await?;
     let paged = call.at_least(33);
     let (limit, marker) = (call.query.get("limit"), call.query.get("marker"));
     if let Some(pattern) = pattern {
@@ -50,7 +50,7 @@ pub(super) async fn list(call: &Call<'_>, detail: bool) -> Result<Answer, Refusa
 pub(super) async fn one(call: &Call<'_>) -> Result<Answer, Refusal> {
     let wanted = call.parameter(0);
     let shower = Shower::new(call).await?;
-    let all = call.nova("hypervisor", |nova| async move { nova.hypervisors().await }).await?;
+    let all = call.nova("hypervisor", |nova| async move { nova.hypervisors_with_servers().await }).await?;
     let found = all.iter().find(|one| shower.marker(one) == wanted);
     let missing = || Refusal::missing(format!("Hypervisor with ID '{wanted}' could not be found."));
     Ok(Answer::ok(&json!({"hypervisor": shower.show(found.ok_or_else(missing)?, true)})))
@@ -102,12 +102,12 @@ impl<'a> Shower<'a> {
             "id": self.id(one), "hypervisor_hostname": one.hostname, "state": state(one.state),
             "status": status(service.is_some_and(|service| service.enabled)),
         });
-        let servers =
-            one.servers.iter().map(|id| json!({"uuid": id.as_str(), "name": super::servers::domain_name(id)}));
-        let servers: Vec<Value> = servers.collect();
+        let servers = one.servers.as_deref().unwrap_or_default();
+        let shown_servers =
+            || servers.iter().map(|id| json!({"uuid": id.as_str(), "name": super::servers::domain_name(id)}));
         // Without any, older versions leave the list out.
         if self.with_servers && (!servers.is_empty() || self.call.at_least(75)) {
-            shown["servers"] = servers.into();
+            shown["servers"] = shown_servers().collect();
         }
         if !detail {
             return shown;
@@ -133,7 +133,7 @@ impl<'a> Shower<'a> {
             shown["local_gb_used"] = used.disk_gb.into();
             shown["free_disk_gb"] = disk.total.saturating_sub(used.disk_gb).into();
             shown["disk_available_least"] = disk.total.saturating_sub(used.disk_gb).into();
-            shown["running_vms"] = one.servers.len().into();
+            shown["running_vms"] = servers.len().into();
             shown["current_workload"] = 0.into();
             shown["cpu_info"] = json!({});
         }
