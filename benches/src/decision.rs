@@ -1,16 +1,22 @@
-//! A host as the operator decides about it most often: onboarded, at rest, in a region of a thousand.
+//! A host as the operator decides about it most often: onboarded, at rest, in a region of a thousand. And one with 50
+//! servers that is being drained.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use cobalt_core::{
     api::{
         labels,
-        testing::{MADE_AT, hypervisor, node},
+        testing::{MADE_AT, eviction, hypervisor, node},
     },
     ids::HostName,
-    nova::view::ViewOptions,
-    operator::{Cloud, CloudSeen, Settings, Snapshot, Stage, stages},
+    jiff::Timestamp,
+    nova::{NovaClient, view::ViewOptions},
+    operator::{
+        AgentSeen, Cloud, CloudSeen, Settings, Snapshot, Stage,
+        eviction::{DrainSeen, DrainSettings, HostSeen, HostState, InFlight},
+        stages,
+    },
 };
 use cobalt_sim::Region;
 
@@ -70,5 +76,47 @@ impl Decision {
         seen.hypervisor = Some(Arc::new(written));
         seen.cloud = CloudSeen::Known(view);
         Ok(seen)
+    }
+}
+
+/// A host that is drained eight servers at a time, and what is seen of it at the first look.
+#[derive(Debug)]
+pub struct Drain {
+    /// What is decided about.
+    pub seen: DrainSeen,
+    /// How hosts are drained.
+    pub settings: DrainSettings,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Drain {
+    /// Looks at a simulated host once.
+    pub fn new() -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(Self::of_a_host())
+    }
+
+    async fn of_a_host() -> anyhow::Result<Self> {
+        let region = Region::builder().hosts(2).vms_per_host(50).seed(1).build();
+        let (nova, host) = (region.nova(), region.hosts().into_iter().next().context("a host")?);
+        let id = nova.service_on(&host).await?.id;
+        nova.disable_service(&id, "to be drained").await?;
+        let (service, servers) = (nova.service_on(&host).await?, nova.servers_on(&host).await?);
+        let state = HostState { service: Some(service), servers, ..HostState::default() };
+        let mut settings = DrainSettings::default();
+        settings.concurrency = 8;
+        let seen = DrainSeen {
+            eviction: Arc::new(eviction(host.as_str()).running().build()),
+            hypervisor: Arc::new(hypervisor(host.as_str()).onboarded().with_instances(50).build()),
+            agent: AgentSeen::Alive,
+            host,
+            cloud: HostSeen::Known(Box::new(state)),
+            stands_back_for: None,
+            elsewhere: InFlight::default(),
+            empty_since: None,
+            outcomes: BTreeMap::new(),
+        };
+        Ok(Self { seen, settings, now: MADE_AT })
     }
 }

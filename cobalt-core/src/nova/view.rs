@@ -328,18 +328,27 @@ impl RegionView {
     }
 
     async fn read_traits(&self, id: &ProviderId) -> Result<()> {
-        match self.placement.traits(id).await {
-            Ok(traits) => {
-                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (Some(Arc::new(traits)), now))));
-                Ok(())
-            }
+        let traits = match self.placement.traits(id).await {
+            Ok(traits) => Some(traits),
             // Its host is leaving, or somebody removed its provider: that it has none is what we know now.
-            Err(error) if error.is_not_found() => {
-                self.publish(|seen, now| drop(seen.traits.insert(id.clone(), (None, now))));
-                Ok(())
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error),
+        };
+        self.seen.send_if_modified(|seen| {
+            let (all, now) = (&mut Arc::make_mut(seen).traits, Instant::now());
+            match all.get_mut(id) {
+                // Nobody has to be woken because it was looked: with a thousand hosts there is a look each second.
+                Some((known, at)) if known.as_deref() == traits.as_ref() => {
+                    *at = now;
+                    false
+                }
+                _ => {
+                    all.insert(id.clone(), (traits.map(Arc::new), now));
+                    true
+                }
             }
-            Err(error) => Err(error),
-        }
+        });
+        Ok(())
     }
 
     async fn read_servers(&self, id: &ProviderId) -> Result<()> {

@@ -168,6 +168,7 @@ impl Controller {
         )
         .clock(self.clock.clone())
         .modify(prune_node)
+        .packed()
         .on_touch(move |touch| {
             touched_node.add(touch.key.name.clone());
             if let Some(certified) = &certified {
@@ -185,6 +186,7 @@ impl Controller {
         )
         .clock(self.clock.clone())
         .modify(move |hypervisor| prune_hypervisor(hypervisor, &pruning))
+        .packed()
         .on_touch(move |touch| {
             touched_hypervisor.add(touch.key.name.clone());
             if let Some(drained) = &drained {
@@ -694,8 +696,13 @@ fn prune_hypervisor(hypervisor: &mut Hypervisor, take_over: &TakeOver) {
     compact_managed_fields(hypervisor, FIELD_MANAGER, Some(take_over));
     hypervisor.managed_fields_mut().extend(by_hand);
     if let Some(status) = &mut hypervisor.status {
+        status.operating_system = None;
         status.instances = None;
         status.cells = None;
+        status.capabilities = None;
         status.domain_capabilities = None;
+        status.allocation = None;
+        status.capacity = None;
+        status.effective_capacity = None;
     }
 }

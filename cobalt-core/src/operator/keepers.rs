@@ -51,6 +51,7 @@ pub(super) fn follow(
                 compact_managed_fields(deployment, FIELD_MANAGER, None);
                 deployment.status = None;
             })
+            .packed()
             .on_touch(move |touch| told(touch, &wake, |one| &one.spec))
             .build(status);
     let wake = queue.clone();
@@ -65,6 +66,7 @@ pub(super) fn follow(
         compact_managed_fields(budget, FIELD_MANAGER, None);
         budget.status = None;
     })
+    .packed()
     .on_touch(move |touch| told(touch, &wake, |one| &one.spec))
     .build(status);
     let keepers = Keepers { namespace: namespace.to_owned(), deployments, budgets };

@@ -7,7 +7,10 @@
 //!   would create what exists or delete what is needed.
 //! - Whoever is interested is told which key was touched, with the object before and after, so that one object can wake
 //!   several keys. A new listing touches only what differs.
-//! - Objects are pruned before they are kept ([`WatchBuilder::modify`]).
+//! - Objects are pruned before they are kept ([`WatchBuilder::modify`]), and packed where there are many
+//!   ([`WatchBuilder::packed`]).
+
+mod kept;
 
 use std::{
     collections::HashMap,
@@ -19,15 +22,16 @@ use std::{
 
 use futures::StreamExt;
 use jiff::Timestamp;
+use kept::{Kept, Packing};
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Resource,
     core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
         watcher::{self, Event, watcher},
     },
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -106,7 +110,7 @@ struct Malformed {
 }
 
 struct Inner<K> {
-    objects: HashMap<ObjectKey, Arc<K>>,
+    objects: HashMap<ObjectKey, Kept<K>>,
     malformed: HashMap<ObjectKey, Malformed>,
     last_event: Option<Timestamp>,
     restarts: u64,
@@ -166,27 +170,32 @@ impl<K> Store<K> {
 
     /// The object of this name.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.read().objects.get(key).cloned()
+        let kept = self.read().objects.get(key).cloned();
+        kept?.object()
     }
 
     /// What is known about this name.
     pub fn lookup(&self, key: &ObjectKey) -> Lookup<K> {
-        let inner = self.read();
-        match (inner.objects.get(key), inner.malformed.get(key)) {
-            (Some(object), _) => Lookup::Found(object.clone()),
-            (None, Some(bad)) => Lookup::Malformed(bad.error.clone()),
-            (None, None) => Lookup::Absent,
-        }
+        let kept = {
+            let inner = self.read();
+            match (inner.objects.get(key), inner.malformed.get(key)) {
+                (Some(kept), _) => kept.clone(),
+                (None, Some(bad)) => return Lookup::Malformed(bad.error.clone()),
+                (None, None) => return Lookup::Absent,
+            }
+        };
+        kept.object().map_or_else(|| Lookup::Malformed("it cannot be unpacked".to_owned()), Lookup::Found)
     }
 
     /// All readable objects, in no particular order.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read().objects.values().cloned().collect()
+        self.filter(|_| true)
     }
 
     /// The readable objects that satisfy `wanted`.
     pub fn filter(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.read().objects.values().filter(|object| wanted(object)).cloned().collect()
+        let inner = self.read();
+        inner.objects.values().filter_map(Kept::object).filter(|object| wanted(object)).collect()
     }
 
     /// The keys of all objects, readable or not.
@@ -247,6 +256,7 @@ pub struct WatchBuilder<K> {
     modify: Option<Modify<K>>,
     on_touch: Vec<OnTouch<K>>,
     optional: bool,
+    packing: Option<Packing<K>>,
 }
 
 impl<K> Debug for WatchBuilder<K> {
@@ -293,6 +303,7 @@ pub fn watched_store<K>(
         modify: None,
         on_touch: Vec::new(),
         optional: false,
+        packing: None,
     }
 }
 
@@ -319,6 +330,17 @@ where
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Keeps objects as text, which takes a third of the memory, and makes each anew for whoever asks: for kinds of which
+    /// there are thousands, each looked at now and then.
+    #[must_use]
+    pub fn packed(mut self) -> Self
+    where
+        K: Serialize + PartialEq,
+    {
+        self.packing = Some(Packing::json());
         self
     }
 
@@ -370,7 +392,7 @@ pub struct WatchEnded {
 }
 
 struct Listing<K> {
-    objects: HashMap<ObjectKey, Arc<K>>,
+    objects: HashMap<ObjectKey, Kept<K>>,
     malformed: HashMap<ObjectKey, Malformed>,
 }
 
@@ -433,11 +455,11 @@ where
             Event::Delete(guard) => {
                 let key = ObjectKey::of(&guard);
                 let mut inner = self.write();
-                let before = inner.objects.remove(&key);
+                let before = inner.objects.remove(&key).and_then(|kept| kept.object());
                 let was_malformed = inner.malformed.remove(&key).is_some();
                 drop(inner);
                 if before.is_some() || was_malformed {
-                    self.touched(vec![Touch { key, before, after: None }]);
+                    self.touched([Touch { key, before, after: None }]);
                 }
             }
         }
@@ -448,10 +470,11 @@ where
         match self.read_object(&key, guard) {
             Ok(object) => {
                 // An object that is as we have it is kept as it is: no second copy, no touch.
-                let known = self.store.get(&key).filter(|known| version(known.as_ref()) == version(object.as_ref()));
-                let object = known.unwrap_or(object);
+                let version = object.meta().resource_version.as_deref();
+                let known = self.store.read().objects.get(&key).filter(|known| known.is_version(version)).cloned();
+                let kept = known.unwrap_or_else(|| Kept::new(&object, self.builder.packing));
                 if let Some(listing) = &mut self.listing {
-                    listing.objects.insert(key, object);
+                    listing.objects.insert(key, kept);
                 }
             }
             Err(bad) => {
@@ -464,34 +487,36 @@ where
 
     fn replace(&mut self) {
         let Some(listing) = self.listing.take() else { return };
-        let mut touches = Vec::new();
+        let mut changed: Vec<(ObjectKey, Option<Kept<K>>, Option<Kept<K>>)> = Vec::new();
         {
             let mut inner = self.write();
             let mut old = std::mem::replace(&mut inner.objects, listing.objects);
             let old_malformed = std::mem::replace(&mut inner.malformed, listing.malformed);
             for (key, after) in &inner.objects {
                 let before = old.remove(key);
-                let same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, after));
+                let same = before.as_ref().is_some_and(|before| before.is_same(after));
                 if !same {
-                    touches.push(Touch { key: key.clone(), before, after: Some(after.clone()) });
+                    changed.push((key.clone(), before, Some(after.clone())));
                 }
             }
             for (key, bad) in &inner.malformed {
                 let known = old_malformed.get(key).is_some_and(|known| known.version == bad.version);
                 if !known {
-                    touches.push(Touch { key: key.clone(), before: old.remove(key), after: None });
+                    changed.push((key.clone(), old.remove(key), None));
                 }
             }
             let unlisted = |key: &ObjectKey| !inner.objects.contains_key(key) && !inner.malformed.contains_key(key);
-            touches.extend(old_malformed.into_keys().filter(unlisted).map(|key| Touch {
-                key,
-                before: None,
-                after: None,
-            }));
-            touches.extend(old.into_iter().map(|(key, before)| Touch { key, before: Some(before), after: None }));
+            changed.extend(old_malformed.into_keys().filter(unlisted).map(|key| (key, None, None)));
+            changed.extend(old.into_iter().map(|(key, before)| (key, Some(before), None)));
             inner.last_error = None;
         }
-        self.touched(touches);
+        // One by one: a listing of a thousand that were packed does not have them all unpacked at once.
+        let object = |kept: Option<Kept<K>>| kept.and_then(|kept| kept.object());
+        self.touched(changed.into_iter().map(|(key, before, after)| Touch {
+            key,
+            before: object(before),
+            after: object(after),
+        }));
         self.synced.send_replace(true);
     }
 
@@ -502,18 +527,18 @@ where
         let touch = match read {
             Ok(object) => {
                 inner.malformed.remove(&key);
-                let before = inner.objects.insert(key.clone(), object.clone());
-                Touch { key, before, after: Some(object) }
+                let before = inner.objects.insert(key.clone(), Kept::new(&object, self.builder.packing));
+                Touch { key, before: before.and_then(|kept| kept.object()), after: Some(object) }
             }
             Err(bad) => {
-                let before = inner.objects.remove(&key);
+                let before = inner.objects.remove(&key).and_then(|kept| kept.object());
                 inner.malformed.insert(key.clone(), bad);
                 Touch { key, before, after: None }
             }
         };
         inner.last_error = None;
         drop(inner);
-        self.touched(vec![touch]);
+        self.touched([touch]);
     }
 
     fn read_object(&self, key: &ObjectKey, guard: DeserializeGuard<K>) -> Result<Arc<K>, Malformed> {
@@ -539,7 +564,7 @@ where
         }
     }
 
-    fn touched(&self, touches: Vec<Touch<K>>) {
+    fn touched(&self, touches: impl IntoIterator<Item = Touch<K>>) {
         let objects = {
             let mut inner = self.write();
             inner.last_event = Some(self.builder.clock.now());
@@ -556,8 +581,4 @@ where
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner<K>> {
         self.store.inner.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-fn version<K: Resource>(object: &K) -> Option<String> {
-    object.resource_version()
 }

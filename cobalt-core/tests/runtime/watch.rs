@@ -27,26 +27,32 @@ struct Watching {
 
 impl Watching {
     fn start(cluster: &Cluster) -> Self {
+        Self::keeping(cluster, false)
+    }
+
+    fn keeping(cluster: &Cluster, packed: bool) -> Self {
         let status = Status::new(Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()));
         let touched = Arc::new(Mutex::new(Vec::new()));
         let log = touched.clone();
-        let (store, watch) = watched_store::<Widget>(
+        let builder = watched_store::<Widget>(
             "widgets",
             Api::all(cluster.client("operator")),
             watcher::Config::default(),
             cluster.metrics.clone(),
-        )
-        .modify(|widget| widget.managed_fields_mut().clear())
-        .on_touch(move |touch| {
-            let how = match (&touch.before, &touch.after) {
-                (None, Some(_)) => "+",
-                (Some(_), Some(_)) => "~",
-                (Some(_), None) => "-",
-                (None, None) => "?",
-            };
-            log.lock().unwrap().push(format!("{how}{}", touch.key));
-        })
-        .build(&status);
+        );
+        let builder = if packed { builder.packed() } else { builder };
+        let (store, watch) = builder
+            .modify(|widget| widget.managed_fields_mut().clear())
+            .on_touch(move |touch| {
+                let how = match (&touch.before, &touch.after) {
+                    (None, Some(_)) => "+",
+                    (Some(_), Some(_)) => "~",
+                    (Some(_), None) => "-",
+                    (None, None) => "?",
+                };
+                log.lock().unwrap().push(format!("{how}{}", touch.key));
+            })
+            .build(&status);
         let stop = Shutdown::new();
         let ending = stop.clone();
         let running = tokio::spawn(async move { watch.run(ending).await.unwrap() });
@@ -66,9 +72,18 @@ impl Watching {
 
 #[tokio::test(start_paused = true)]
 async fn the_cache_follows_the_cluster() {
+    the_cache_follows(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn packed_objects_come_out_as_they_went_in() {
+    the_cache_follows(true).await;
+}
+
+async fn the_cache_follows(packed: bool) {
     let cluster = Cluster::start().await;
     cluster.create("a", json!({"size": 1})).await;
-    let watching = Watching::start(&cluster);
+    let watching = Watching::keeping(&cluster, packed);
     assert_eq!(watching.status.not_ready(), [("watch widgets".into(), "first listing not complete".into())]);
     assert!(watching.store.ready().await);
     assert_eq!(watching.status.not_ready(), []);

@@ -15,7 +15,6 @@
 #![allow(clippy::cast_precision_loss, reason = "figures are read by people")]
 
 mod costs;
-mod decide;
 mod world;
 
 use std::{
@@ -54,9 +53,6 @@ struct Args {
     /// Leave the cloud out
     #[arg(long)]
     no_openstack: bool,
-    /// Count only this, the instructions of a decision; needs valgrind
-    #[arg(long)]
-    decide: bool,
     /// The operator's program, if it is built already
     #[arg(long)]
     program: Option<PathBuf>,
@@ -66,13 +62,7 @@ struct Args {
 }
 
 fn main() -> anyhow::Result<()> {
-    if std::env::args().nth(1).as_deref() == Some("decisions") {
-        return decide::some(std::env::args().nth(2));
-    }
     let args = Args::parse();
-    if args.decide {
-        return decide::count();
-    }
     let program = args.program.clone().map_or_else(build, Ok)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(measure(&args, &program))

@@ -283,13 +283,7 @@ impl World {
 
     /// Waits until the host is empty, by its Hypervisor.
     pub(crate) async fn until_drained(&self, host: &str) -> Hypervisor {
-        self.until_hypervisor(host, "drained", |hypervisor| {
-            hypervisor
-                .condition("Evicting")
-                .is_some_and(|evicting| evicting.is_false() && evicting.reason == "Succeeded")
-                && hypervisor.status.as_ref().is_some_and(|status| status.evicted == Some(true))
-        })
-        .await
+        self.until_hypervisor(host, "drained", is_drained).await
     }
 
     /// Waits until so many of the servers have left the host.
@@ -369,6 +363,13 @@ fn ended_migrations(plane: &ControlPlane, server: &str) -> cobalt_rig::Result<Ve
         }
         std::thread::sleep(PAUSE);
     }
+}
+
+/// Whether a host is empty, and was said to be.
+pub(crate) fn is_drained(hypervisor: &Hypervisor) -> bool {
+    let evicting = hypervisor.condition("Evicting");
+    evicting.is_some_and(|evicting| evicting.is_false() && evicting.reason == "Succeeded")
+        && hypervisor.status.as_ref().is_some_and(|status| status.evicted == Some(true))
 }
 
 /// Whether a host is in the cloud, for good.
