@@ -26,8 +26,12 @@ use tokio::{
 };
 
 use super::{
-    Config, Demand, Verdict, endpoints::Published, finding::find, memory::Memory, publisher::Publisher, stale::Looks,
-    status::decide,
+    Config, Demand, Verdict,
+    endpoints::Published,
+    memory::Memory,
+    publisher::Publisher,
+    stale::Looks,
+    status::{decide, wrong},
 };
 use crate::{
     Error,
@@ -281,6 +285,7 @@ impl OvsAgent {
                     if let Some(published) = &troubleshooting {
                         config.troubleshooting = published.get();
                     }
+                    memory.without_southbound = !self.inspector.features().southbound;
                     if let Section::Known(snapshot) = &seen {
                         memory.observe(snapshot, now, &config);
                     }
@@ -308,8 +313,8 @@ impl OvsAgent {
     fn conclude(&self, seen: &Section<OvsSnapshot>, previous: &OVSNodeStatus, wanted: &OVSNodeStatus, memory: &Memory) {
         let counted = seen.known().map(|snapshot| {
             let mut counted = BTreeMap::new();
-            let found = find(snapshot, memory, &self.config);
-            for finding in found.iter().filter(|finding| memory.confirms(finding, previous, self.clock.now())) {
+            let wrong = wrong(snapshot, previous, memory, self.clock.now(), &self.config);
+            for finding in wrong.found.iter().chain(&wrong.kept) {
                 *counted.entry(finding.type_).or_insert(0) += 1;
             }
             counted
