@@ -104,7 +104,7 @@ fn show(snapshot: &OvsSnapshot, out: &mut impl Write) -> std::io::Result<()> {
         let (active, all) = (bond.active_members(), bond.members.len());
         writeln!(out, "\nbond {} ({}): {active} of {all} members carry traffic", bond.name, bond.mode)?;
         for member in &bond.members {
-            let enabled = if member.enabled { "enabled" } else { "DISABLED" };
+            let enabled = member.enabled.map_or("?", |enabled| if enabled { "enabled" } else { "DISABLED" });
             let lacp = member.lacp.as_deref().unwrap_or("no LACP");
             writeln!(out, "    {:<16} {enabled:<9} {lacp}", member.name)?;
         }

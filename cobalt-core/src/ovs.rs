@@ -27,7 +27,8 @@ pub struct OvsFeatures {
     pub flows: bool,
     /// [`OvsInspector::counters`] works.
     pub counters: bool,
-    /// The OVN southbound database can be read, so stale flows can be told from live ones.
+    /// It is told to read the OVN southbound database, by which stale flows are told from live ones. Whether that
+    /// database answers is another question.
     pub southbound: bool,
 }
 
@@ -206,14 +207,14 @@ pub struct Bond {
 impl Bond {
     /// Members that carry traffic.
     pub fn active_members(&self) -> usize {
-        self.members.iter().filter(|member| member.enabled).count()
+        self.members.iter().filter(|member| member.enabled == Some(true)).count()
     }
 
     /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
     /// at a time.
     pub fn is_sound(&self, member: &BondMember) -> bool {
         let waits = self.kind == BondKind::Kernel && self.mode == "active-backup" && member.link_up == Some(true);
-        member.enabled || (waits && self.active_members() > 0)
+        member.enabled == Some(true) || (waits && self.active_members() > 0)
     }
 }
 
@@ -222,8 +223,9 @@ impl Bond {
 pub struct BondMember {
     /// The interface.
     pub name: String,
-    /// Whether the bond sends over it. This is the truth; a link that is up is not.
-    pub enabled: bool,
+    /// Whether the bond sends over it, which a link that is up does not say; `None` if whoever makes the bond has not
+    /// said.
+    pub enabled: Option<bool>,
     /// Whether its link is up; `None` if nobody says.
     pub link_up: Option<bool>,
     /// Its speed in bits per second. The members of a kernel's bond are no interfaces of the switch, so only this tells.
@@ -242,7 +244,8 @@ pub struct Controller {
     /// Whether it says that it is connected to the southbound database.
     pub southbound_connected: bool,
     /// Whether that database answers. Over a UNIX socket a controller goes on saying that it is connected to one that
-    /// hangs, so it is asked; `None` where the controller's own word is good, or nobody could ask.
+    /// hangs, so it is asked; `None` over TCP and TLS, where the controller itself asks (unless
+    /// `ovn-remote-probe-interval` is 0), or if nobody could ask.
     pub southbound_responsive: Option<bool>,
     /// The southbound database it is configured for.
     pub southbound: Option<String>,

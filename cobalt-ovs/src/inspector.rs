@@ -16,7 +16,7 @@ mod tests;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
@@ -27,8 +27,8 @@ use cobalt_core::{
         TraceRequest,
     },
 };
-use futures::{StreamExt, stream, stream::BoxStream};
-use tokio::sync::Semaphore;
+use futures::{Stream, StreamExt, stream, stream::BoxStream};
+use tokio::sync::{Semaphore, watch};
 
 pub use self::options::{OvsOptions, Southbound};
 use self::{answers::Daemons, connections::Connections, kernel::KernelBond};
@@ -66,7 +66,8 @@ struct Inner {
     options: OvsOptions,
     daemons: Daemons,
     database: Replica,
-    southbound: Mutex<Option<SouthboundLink>>,
+    /// Watched by whoever follows changes: there may be none yet, and another later.
+    southbound: watch::Sender<Option<SouthboundLink>>,
     /// Which members of which bonds carried traffic when the switch last said so.
     bonds: Mutex<BTreeMap<String, BTreeMap<String, bool>>>,
     /// Ours to the bridges.
@@ -93,7 +94,7 @@ impl OvsSwitch {
         let remotes = vec![options.database_remote()];
         let database = Replica::connect(remotes, inventory::follow(), options.replica_options()).await?;
         let daemons = Daemons::new(&options);
-        let (southbound, bonds, kernel) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (southbound, bonds, kernel) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
         let (copies, asking_kernel) = (capture::copies(), Arc::new(Semaphore::new(1)));
         let connections = Connections::default();
         let inner = Inner { options, daemons, database, southbound, bonds, connections, copies, kernel, asking_kernel };
@@ -130,9 +131,10 @@ impl OvsSwitch {
         &self.inner.database
     }
 
-    /// Where the bridge's OpenFlow socket is.
-    fn management(&self, bridge: &str) -> PathBuf {
-        self.inner.options.run_dir.join(format!("{bridge}.mgmt"))
+    /// Where the bridge's OpenFlow socket is; `None` for a name that would lead out of the run directory. The switch makes
+    /// no such bridge, but its database takes any name.
+    fn management(&self, bridge: &str) -> Option<PathBuf> {
+        kernel::plain(bridge).map(|name| self.inner.options.run_dir.join(format!("{name}.mgmt")))
     }
 
     /// Where the southbound database is, as far as is known.
@@ -141,26 +143,33 @@ impl OvsSwitch {
         Remote::list(&configured).inspect_err(|error| tracing::debug!(%error, "no southbound database")).ok()
     }
 
-    /// The southbound database, if it is known where it is. Where its address has changed, a new copy begins.
+    /// The copy of the southbound database, if it is known where that is.
     fn southbound(&self) -> Option<Replica> {
+        self.southbound_link().map(|link| link.replica)
+    }
+
+    /// The same with its address. Where that has changed, a new copy begins.
+    fn southbound_link(&self) -> Option<SouthboundLink> {
         let inner = &self.inner;
         let remotes = match &inner.options.southbound {
             Southbound::None => return None,
-            Southbound::At(remotes) => remotes.clone(),
-            Southbound::AsController => self.southbound_remotes()?,
+            Southbound::At(remotes) => Some(remotes.clone()),
+            Southbound::AsController => self.southbound_remotes(),
         };
-        let mut link = inner.southbound.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*link {
-            Some(known) if known.remotes == remotes => {}
-            _ => {
+        inner.southbound.send_if_modified(|link| {
+            if link.as_ref().map(|known| &known.remotes) == remotes.as_ref() {
+                return false;
+            }
+            *link = remotes.and_then(|remotes| {
                 let options = inner.options.replica_options();
                 let replica = Replica::start(remotes.clone(), southbound::follow(), options)
                     .inspect_err(|error| tracing::debug!(%error, "no southbound database"))
                     .ok()?;
-                *link = Some(SouthboundLink { remotes, replica });
-            }
-        }
-        link.as_ref().map(|link| link.replica.clone())
+                Some(SouthboundLink { remotes, replica })
+            });
+            true
+        });
+        inner.southbound.borrow().clone()
     }
 
     /// The names of the ports, which the switch's own texts know by number only.
@@ -184,7 +193,7 @@ impl OvsInspector for OvsSwitch {
             capture: true,
             flows: true,
             counters: true,
-            southbound: self.southbound().is_some_and(|replica| replica.is_connected()),
+            southbound: self.inner.options.southbound != Southbound::None,
         }
     }
 
@@ -198,12 +207,11 @@ impl OvsInspector for OvsSwitch {
             ReplicaEvent::Disconnected(_) => OvsChange::Connected(false),
             ReplicaEvent::Changed(_) | ReplicaEvent::Lagged(_) => OvsChange::Changed,
         });
-        let southbound =
-            self.southbound().map(|replica| replica.events().filter_map(|event| async move { concerns(&event) }));
-        match southbound {
-            Some(southbound) => stream::select(own, southbound).boxed(),
-            None => own.boxed(),
+        if self.inner.options.southbound == Southbound::None {
+            return own.boxed();
         }
+        let _ = self.southbound();
+        stream::select(own, southbound_changes(self.inner.southbound.subscribe())).boxed()
     }
 
     async fn trace(&self, request: &TraceRequest) -> Result<Trace> {
@@ -226,8 +234,11 @@ impl OvsInspector for OvsSwitch {
 
     async fn flows(&self, bridge: &str, table: Option<u8>) -> Result<BoxStream<'static, Result<Flow>>> {
         self.known_bridge(bridge, || format!("read the flows of {bridge}"))?;
+        let Some(management) = self.management(bridge) else {
+            return Err(Seam::not_found(format!("read the flows of {bridge}")));
+        };
         let held = self.inner.connections.one();
-        stale::dump(&self.management(bridge), table, self.inner.options.openflow_timeout, held).await
+        stale::dump(&management, table, self.inner.options.openflow_timeout, held).await
     }
 
     async fn counters(&self) -> Result<OvsCounters> {
@@ -243,14 +254,49 @@ impl OvsInspector for OvsSwitch {
 
     async fn stale_flows(&self, bridge: &str) -> Result<BTreeMap<u64, u64>> {
         let operation = || format!("look for stale flows on {bridge}");
-        let Some(southbound) = self.southbound() else {
+        let Some(link) = self.southbound_link() else {
             return Err(Seam::unsupported(operation(), "a switch without the southbound database"));
         };
         self.known_bridge(bridge, operation)?;
-        let southbound = southbound.client()?;
+        let Some(management) = self.management(bridge) else { return Err(Seam::not_found(operation())) };
+        let southbound = stale::connect(&link.remotes, &self.inner.options.connection).await?;
         let held = self.inner.connections.one();
-        stale::find(&southbound, &self.management(bridge), self.inner.options.openflow_timeout, held).await
+        stale::find(&southbound, &management, self.inner.options.openflow_timeout, held).await
     }
+}
+
+/// What happens in the southbound database, wherever it is at the time. That there is another one is a change by itself:
+/// what has happened there until now, nobody was told.
+fn southbound_changes(links: watch::Receiver<Option<SouthboundLink>>) -> impl Stream<Item = OvsChange> + Send {
+    fn events(links: &mut watch::Receiver<Option<SouthboundLink>>) -> Option<BoxStream<'static, ReplicaEvent>> {
+        links.borrow_and_update().as_ref().map(|link| link.replica.events().boxed())
+    }
+    let mut links = links;
+    let following = events(&mut links);
+    stream::unfold((links, following), |(mut links, mut following)| async move {
+        loop {
+            let event = async {
+                match &mut following {
+                    Some(events) => events.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = links.changed() => {
+                    changed.ok()?;
+                    following = events(&mut links);
+                    return Some((OvsChange::Changed, (links, following)));
+                }
+                event = event => match event {
+                    Some(event) => if let Some(change) = concerns(&event) {
+                        return Some((change, (links, following)));
+                    },
+                    // Its copy is gone; word of the next one comes.
+                    None => following = None,
+                },
+            }
+        }
+    })
 }
 
 /// Of the southbound database only what changes a port's fate is news: its counters go up all the time.

@@ -1,4 +1,5 @@
 //! The OVS agent on a switch with 1000 ports: memory, CPU and writes at rest, and how long a change takes to the OVSNode.
+//! At rest its metrics are scraped as Prometheus does by default.
 //!
 //! The agent is the program that people deploy, in a process of its own, on a real ovsdb-server and ovs-vswitchd with
 //! imagined ports. Around it, in this process: the API server on a socket. A change is a port that `ovs-vsctl` adds or
@@ -29,13 +30,18 @@ use kube::{
 };
 use serde_json::json;
 use tokio::{
-    net::TcpListener,
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     process::Command,
-    time::{sleep, timeout},
+    time::{sleep, timeout, timeout_at},
 };
 
 /// Memory of the agent with 1000 ports, at most.
 const PROMISED_MB: f64 = 15.0;
+/// CPU of the agent at rest, at most, in percent of a core.
+const PROMISED_CPU: f64 = 0.1;
+/// How often its metrics are read meanwhile.
+const SCRAPE: Duration = Duration::from_secs(15);
 /// Nothing that is waited for takes longer.
 const LIMIT: Duration = Duration::from_secs(120);
 const NODE: &str = "hv-0001";
@@ -50,7 +56,7 @@ struct Args {
     /// How many changes are timed
     #[arg(long, default_value_t = 100)]
     changes: usize,
-    /// How long to watch the agent at rest, in seconds
+    /// How long to watch the agent at rest, in seconds; its metrics are read every 15
     #[arg(long, default_value_t = 60)]
     rest: u64,
     /// The agent's program, if it is built already
@@ -86,8 +92,9 @@ async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, server.kubeconfig(address))?;
+    let admin = free_address().await?;
     let mut agent = Command::new(program)
-        .args(["--node-name", NODE, "--log-level", "warn", "--admin-bind-address", "127.0.0.1:0"])
+        .args(["--node-name", NODE, "--log-level", "warn", "--admin-bind-address", &admin.to_string()])
         .args(["--troubleshooting-bind-address", "127.0.0.1:0", "--kubeconfig"])
         .arg(&kubeconfig)
         .arg("--ovs-run-dir")
@@ -112,7 +119,7 @@ async fn main() -> anyhow::Result<()> {
 
     server.counters().reset();
     let before = cpu_ns(pid)?;
-    sleep(Duration::from_secs(args.rest)).await;
+    let (scrapes, took) = scraping(admin, Duration::from_secs(args.rest)).await?;
     let share = (cpu_ns(pid)?.saturating_sub(before)) as f64 / 1e9 / args.rest as f64 * 100.0;
     let writes = |resource: &str| {
         let ours = server.counters().sum(|key| key.client != "bench" && key.resource.starts_with(resource));
@@ -122,12 +129,42 @@ async fn main() -> anyhow::Result<()> {
     Figure::new("ovs_agent_scale.events_at_rest", writes("events"), "writes").against("promise", 0.0).print()?;
     Figure::new("ovs_agent_scale.lease_writes_at_rest", writes("leases") * 60.0 / args.rest as f64, "writes/min")
         .print()?;
-    Figure::new("ovs_agent_scale.cpu_at_rest", share, "% of a core").print()?;
+    Figure::new("ovs_agent_scale.cpu_at_rest", share, "% of a core").against("promise", PROMISED_CPU).print()?;
+    Figure::new("ovs_agent_scale.scrapes_at_rest", f64::from(scrapes), "scrapes").print()?;
+    Figure::new("ovs_agent_scale.slowest_scrape", took.as_secs_f64() * 1000.0, "ms").print()?;
     let usage = Usage::of(pid)?;
     Figure::new("ovs_agent_scale.rss", usage.resident_mb, "MB").against("promise", PROMISED_MB).print()?;
     Figure::new("ovs_agent_scale.rss_peak", usage.peak_mb, "MB").against("promise", PROMISED_MB).print()?;
     agent.kill().await?;
     Ok(())
+}
+
+/// An address that is free now. The agent does not say which one it chose.
+async fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?.local_addr()?)
+}
+
+/// Reads the agent's metrics for so long: how often, and how long the slowest took.
+async fn scraping(admin: SocketAddr, rest: Duration) -> anyhow::Result<(u32, Duration)> {
+    let end = tokio::time::Instant::now() + rest;
+    let mut ticks = tokio::time::interval(SCRAPE);
+    let (mut scrapes, mut slowest) = (0, Duration::ZERO);
+    while timeout_at(end, ticks.tick()).await.is_ok() {
+        let began = Instant::now();
+        let text = timeout(LIMIT, scrape(admin)).await.context("a scrape never ended")??;
+        ensure!(text.contains("\novs_up 1\n"), "no figures of a switch: {text:.400}");
+        scrapes += 1;
+        slowest = slowest.max(began.elapsed());
+    }
+    Ok((scrapes, slowest))
+}
+
+async fn scrape(admin: SocketAddr) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(admin).await.context("connect to the agent's metrics")?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
 }
 
 /// The agent as it is released: by a profile that makes programs small.

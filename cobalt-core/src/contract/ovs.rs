@@ -218,7 +218,7 @@ async fn bond(fixture: &mut dyn OvsFixture) -> Provoked<()> {
     let enabled = || async {
         let found = switch.snapshot().await?;
         let members = found.bonds.into_iter().flat_map(|bond| bond.members);
-        Ok::<_, Stop>(members.filter(|member| member.name == name).any(|member| member.enabled))
+        Ok::<_, Stop>(members.filter(|member| member.name == name).any(|member| member.enabled == Some(true)))
     };
     let broken = eventually("the leg to be disabled", || async { Ok(!enabled().await?) }).await;
     fixture.break_bond(false).await?;

@@ -125,12 +125,11 @@ fn read_bond(name: &str, port: &Row, members: &[&Row]) -> Bond {
     let mut members: Vec<BondMember> = members
         .iter()
         .filter_map(|member| {
-            let link_up = link_up(member);
-            // Until the switch says better.
             Some(BondMember {
                 name: member.str("name")?.to_owned(),
-                enabled: link_up == Some(true),
-                link_up,
+                // For the switch to say: a link that is up carries nothing to a partner that is silent.
+                enabled: None,
+                link_up: link_up(member),
                 speed_bps: member.integer("link_speed").and_then(|speed| u64::try_from(speed).ok()),
                 lacp: None,
                 partner: None,

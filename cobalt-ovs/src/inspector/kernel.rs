@@ -52,7 +52,7 @@ pub(super) fn bonds(root: &Path, devices: &BTreeMap<String, String>) -> Vec<Kern
 }
 
 /// A name that is one file and not a way somewhere else.
-fn plain(name: &str) -> Option<&str> {
+pub(super) fn plain(name: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains('/') && name != "." && name != "..").then_some(name)
 }
 
@@ -183,7 +183,7 @@ fn parse(name: &str, text: &str) -> Option<Bond> {
                     _ => true,
                 };
             BondMember {
-                enabled,
+                enabled: Some(enabled),
                 link_up: section.link_up,
                 speed_bps: section.speed_bps,
                 lacp: lacp.then_some(section.actor_state).flatten().map(|state| lacp_state(state).to_owned()),

@@ -158,8 +158,10 @@ async fn ask_southbound(southbound: Option<&Replica>, found: &Inventory, limit: 
     }
 }
 
-/// Whether the southbound database behind a UNIX socket answers. Over TCP and TLS the controller finds that out by
-/// itself, over a UNIX socket it asks nobody.
+/// Whether the southbound database behind a UNIX socket answers: over one the controller asks nobody. Over TCP and TLS it
+/// asks by itself, every few seconds unless `external_ids:ovn-remote-probe-interval` is 0; a host that switched that off
+/// learns of a database that hangs there by nothing but the lag. Asking in its place would be a connection more of every
+/// host, each time.
 async fn is_responsive(switch: &OvsSwitch, found: &Inventory) -> Option<bool> {
     let remotes = Remote::list(found.southbound.as_deref()?).ok()?;
     if !remotes.iter().all(|remote| matches!(remote, Remote::Unix(_))) {
@@ -211,6 +213,7 @@ async fn count_flows(switch: &OvsSwitch, bridges: &mut [Bridge]) {
     let timeout = switch.inner.options.openflow_timeout;
     let paths: Vec<_> = bridges.iter().map(|bridge| switch.management(&bridge.name)).collect();
     let counts = stream::iter(paths).map(|path| async move {
+        let path = path?;
         let _held = switch.inner.connections.one();
         flows(&path, timeout).await
     });
@@ -235,7 +238,8 @@ async fn flows(management: &Path, timeout: Duration) -> Option<BTreeMap<u8, u64>
     }
 }
 
-/// Which members carry traffic is known to the switch alone. While it does not answer, what it said last holds.
+/// Which members carry traffic is known to the switch alone. While it does not answer at all, what it said last holds;
+/// while it answers and does not say this, nobody knows.
 fn fill_bonds(switch: &OvsSwitch, answers: &SwitchAnswers, bonds: &mut [Bond]) {
     let mut known = switch.inner.bonds.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(text) = &answers.bonds {
@@ -244,12 +248,15 @@ fn fill_bonds(switch: &OvsSwitch, answers: &SwitchAnswers, bonds: &mut [Bond]) {
             .map(|bond| (bond.name, bond.members.into_iter().map(|member| (member.name, member.enabled)).collect()))
             .collect();
     }
+    if answers.daemon.is_responsive() && answers.bonds.is_none() {
+        known.clear();
+    }
     let lacp = answers.lacp.as_deref().map(show::lacp).unwrap_or_default();
     for bond in bonds.iter_mut().filter(|bond| bond.kind == BondKind::Ovs) {
         let lacp = lacp.iter().find(|report| report.name == bond.name);
         for member in &mut bond.members {
             if let Some(enabled) = known.get(&bond.name).and_then(|bond| bond.get(&member.name)) {
-                member.enabled = *enabled;
+                member.enabled = Some(*enabled);
             }
             let told = lacp.and_then(|report| report.members.iter().find(|told| told.name == member.name));
             if let Some(told) = told {

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     error::Result,
-    ovsdb::{Clause, Condition, Follow, Operation, Ovsdb, Replica, Tables},
+    ovsdb::{Clause, Condition, Follow, Function, Operation, Ovsdb, Replica, Row, Schema, Tables},
 };
 
 pub(super) const DATABASE: &str = "OVN_Southbound";
@@ -34,6 +34,11 @@ const SOURCES: [&str; 16] = [
     "Port_Binding",
     "Static_MAC_Binding",
 ];
+
+/// The largest of them is asked for in parts, by where in the pipeline its rows are: all at once would be a message of
+/// many megabytes. Few parts, because the server looks through the whole table for each.
+const LARGEST: (&str, &str) = ("Logical_Flow", "table_id");
+const BOUNDS: [i64; 3] = [8, 16, 24];
 
 /// Port bindings and the host's own row come by conditions that are not known yet.
 pub(super) fn follow() -> Follow {
@@ -143,13 +148,29 @@ pub(super) async fn cookies(db: &Ovsdb) -> Result<BTreeSet<u32>> {
     let schema = db.schema(DATABASE).await?;
     let mut cookies = BTreeSet::new();
     for table in SOURCES.into_iter().filter(|table| schema.tables.contains_key(*table)) {
-        // One at a time: the logical flows alone may be a message of many megabytes.
-        let rows = Operation::select(table, []).columns(["_uuid"]);
-        for row in db.transact(DATABASE, &[rows]).await?.iter().flat_map(|outcome| &outcome.rows) {
-            cookies.extend(row.uuid("_uuid").map(|uuid| uuid.as_fields().0));
+        for part in parts(&schema, table) {
+            let rows = Operation::select(table, part).columns(["_uuid"]);
+            let take = |row: Row| cookies.extend(row.uuid("_uuid").map(|uuid| uuid.as_fields().0));
+            db.select_each(DATABASE, &rows, take).await?;
         }
     }
     Ok(cookies)
+}
+
+/// Conditions each of which some rows of a table fulfil, and every row exactly one.
+fn parts(schema: &Schema, table: &str) -> Vec<Vec<Condition>> {
+    let (largest, column) = LARGEST;
+    if table != largest || schema.column(table, column).is_none() {
+        return vec![Vec::new()];
+    }
+    let from = std::iter::once(None).chain(BOUNDS.map(Some));
+    let to = BOUNDS.map(Some).into_iter().chain([None]);
+    let part = |(from, to): (Option<i64>, Option<i64>)| {
+        let from = from.map(|bound| Condition::new(column, Function::GreaterOrEqual, bound));
+        let to = to.map(|bound| Condition::new(column, Function::Less, bound));
+        from.into_iter().chain(to).collect()
+    };
+    from.zip(to).map(part).collect()
 }
 
 /// Flows by cookie that no row explains. Zero is what OVN gives to flows that are of no row.

@@ -7,9 +7,15 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 
 use super::{connections::Connection, southbound};
 use crate::{
+    error::{self, Error},
     openflow::{OpenFlow, Options},
+    options::ConnectOptions,
     ovsdb::Ovsdb,
+    remote::Remote,
 };
+
+/// How long the southbound database may take for one part of its rows, of which there may be a million.
+const READ: Duration = Duration::from_secs(60);
 
 /// The flows of a bridge, as they are read.
 pub(super) async fn dump(
@@ -26,6 +32,21 @@ pub(super) async fn dump(
             flow
         })
         .boxed())
+}
+
+/// A connection to the southbound database for one look. What is read by it is large, and takes the server long: on a
+/// connection that also follows rows, an answer that is too long or too late would be the end of that too.
+pub(super) async fn connect(remotes: &[Remote], options: &ConnectOptions) -> error::Result<Ovsdb> {
+    // A server that is busy with our question does not answer a probe: the limit of the call is what counts.
+    let options = options.clone().call_timeout(READ).probe_interval(None);
+    let mut failed = Error::address("", "there is no address");
+    for remote in remotes {
+        match Ovsdb::connect(remote, &options).await {
+            Ok(database) => return Ok(database),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 /// Cookies and counts of what nothing explains.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cobalt_core::ovs::{Binding, Daemon};
+use futures::FutureExt;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ const BINDINGS: &str = "Local bindings:\n\
 struct Host {
     dir: TempDir,
     database: OvsdbServer,
+    /// The one row of the switch itself.
+    root: Uuid,
     southbound: OvsdbServer,
     ovsdb: Option<UnixctlServer>,
     vswitchd: Option<UnixctlServer>,
@@ -47,7 +50,8 @@ impl Host {
             server.answer("version", version);
             Some(server)
         };
-        let host = Self {
+        let mut host = Self {
+            root: Uuid::nil(),
             ovsdb: daemon("ovsdb-server", "ovsdb-server (Open vSwitch) 3.1.0\n"),
             vswitchd: daemon("ovs-vswitchd", "ovs-vswitchd (Open vSwitch) 3.1.1\n"),
             controller: daemon("ovn-controller", "ovn-controller 23.03.1\nOpen vSwitch Library 3.1.0\n"),
@@ -62,11 +66,11 @@ impl Host {
         let controller = host.controller.as_ref().unwrap();
         controller.answer("connection-status", "connected\n");
         controller.answer("debug/dump-local-bindings", BINDINGS);
-        host.fill(&remote.to_string());
+        host.root = host.fill(&remote.to_string());
         host
     }
 
-    fn fill(&self, southbound: &str) {
+    fn fill(&self, southbound: &str) -> Uuid {
         let named = |name: &str| Row::new().with("name", name);
         let up = |name: &str| named(name).with("link_state", "up").with("ofport", 1).with("ifindex", 7);
         let port = |name: &str, interfaces: Vec<Uuid>| {
@@ -84,7 +88,7 @@ impl Host {
         self.database.insert("Bridge", named("br-ex").with("ports", Datum::set([bond])));
         self.database.insert("Bridge", named("br-int").with("ports", Datum::set(vms)));
         let ids = Datum::map([("ovn-remote", southbound), ("system-id", "hv1")]);
-        self.database.insert("Open_vSwitch", Row::new().with("external_ids", ids));
+        let root = self.database.insert("Open_vSwitch", Row::new().with("external_ids", ids));
         let hv1 = self.southbound.insert("Chassis", named("hv1"));
         let hv2 = self.southbound.insert("Chassis", named("hv2"));
         self.southbound.insert("SB_Global", Row::new().with("nb_cfg", 5));
@@ -92,6 +96,13 @@ impl Host {
         for (vm, chassis) in [("vm1", hv1), ("vm2", hv2), ("vm3", hv1), ("vm4", hv2)] {
             self.southbound.insert("Port_Binding", Row::new().with("logical_port", vm).with("chassis", chassis));
         }
+        root
+    }
+
+    /// Tells OVN's controller where its database is, or that there is none.
+    fn point_at(&self, southbound: Option<&str>) {
+        let ids = [("system-id", "hv1")].into_iter().chain(southbound.map(|remote| ("ovn-remote", remote)));
+        self.database.set("Open_vSwitch", self.root, "external_ids", Datum::map(ids.collect::<Vec<_>>()));
     }
 
     fn options(&self) -> OvsOptions {
@@ -139,9 +150,46 @@ async fn a_member_is_enabled_by_what_the_bond_says_and_not_by_its_link() {
     let snapshot = host.switch().await.snapshot().await.unwrap();
     let members = &snapshot.bonds[0].members;
     assert_eq!(members[0].lacp.as_deref(), Some("current"));
-    assert!(members[0].enabled);
-    assert_eq!((members[1].enabled, members[1].link_up), (false, Some(true)));
+    assert_eq!(members[0].enabled, Some(true));
+    assert_eq!((members[1].enabled, members[1].link_up), (Some(false), Some(true)));
     assert_eq!(members[1].lacp.as_deref(), Some("expired"));
+}
+
+#[tokio::test]
+async fn a_member_of_which_the_switch_says_nothing_is_unknown_whatever_its_link() {
+    let host = Host::new();
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    vswitchd.refuse("bond/show", "not now");
+    let switch = host.switch().await;
+    let enabled = async || {
+        let snapshot = switch.snapshot().await.unwrap();
+        assert!(snapshot.switch.is_responsive());
+        snapshot.bonds[0].members.iter().map(|member| (member.enabled, member.link_up)).collect::<Vec<_>>()
+    };
+    assert_eq!(enabled().await, [(None, Some(true)), (None, Some(true))]);
+    vswitchd.answer("bond/show", BONDS);
+    assert_eq!(enabled().await, [(Some(true), Some(true)), (Some(false), Some(true))]);
+    vswitchd.refuse("bond/show", "not now");
+    assert_eq!(enabled().await, [(None, Some(true)), (None, Some(true))], "nor is it what it was");
+}
+
+#[tokio::test]
+async fn a_bridge_whose_name_leads_out_of_the_run_directory_is_not_called_on() {
+    let host = Host::new();
+    let run = host.dir.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    let elsewhere = std::os::unix::net::UnixListener::bind(host.dir.path().join("br-far.mgmt")).unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    host.database.insert("Bridge", Row::new().with("name", "../br-far"));
+    let vswitchd = UnixctlServer::listen(run.join("ovs-vswitchd.ctl")).unwrap();
+    vswitchd.answer("version", "ovs-vswitchd (Open vSwitch) 3.1.1\n");
+    let database = host.options().database_remote();
+    let switch = OvsSwitch::connect(host.options().run_dir(&run).database(database)).await.unwrap();
+    let snapshot = switch.snapshot().await.unwrap();
+    let bridge = snapshot.bridges.iter().find(|bridge| bridge.name == "../br-far").unwrap();
+    assert!(snapshot.switch.is_responsive() && bridge.flows.is_none());
+    assert_eq!(switch.flows("../br-far", None).await.err().unwrap().category(), "not_found");
+    assert_eq!(elsewhere.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody called");
 }
 
 #[tokio::test]
@@ -160,7 +208,7 @@ async fn statistics_are_asked_for_and_not_followed() {
 async fn a_switch_that_hangs_is_a_finding_and_is_asked_once() {
     let host = Host::new();
     let switch = OvsSwitch::connect(host.options().control_timeout(Duration::from_secs(5))).await.unwrap();
-    assert!(!switch.snapshot().await.unwrap().bonds[0].members[1].enabled);
+    assert_eq!(switch.snapshot().await.unwrap().bonds[0].members[1].enabled, Some(false));
     let vswitchd = host.vswitchd.as_ref().unwrap();
     let before = vswitchd.calls().len();
     vswitchd.hang(true);
@@ -168,7 +216,7 @@ async fn a_switch_that_hangs_is_a_finding_and_is_asked_once() {
     assert_eq!(snapshot.switch, Daemon::Unresponsive);
     assert_eq!(vswitchd.calls()[before..], ["version"], "each further question would cost a timeout");
     assert!(snapshot.bridges.iter().all(|bridge| bridge.flows.is_none()));
-    assert!(!snapshot.bonds[0].members[1].enabled, "what the switch said last holds");
+    assert_eq!(snapshot.bonds[0].members[1].enabled, Some(false), "what the switch said last holds");
     assert_eq!(snapshot.controller.unwrap().openflow_connected, None);
     vswitchd.hang(false);
     assert!(switch.snapshot().await.unwrap().switch.is_responsive());
@@ -236,13 +284,69 @@ async fn with_the_southbound_database_bindings_lag_and_unplugged_ports_are_known
     );
     host.southbound.stop();
     let mut changes = switch.changes();
-    while switch.features().southbound {
+    while switch.southbound_state().unwrap().connected {
         tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
     }
+    assert!(switch.features().southbound, "it is told to read it, whether it can or not");
     let controller = switch.snapshot().await.unwrap().controller.unwrap();
     assert_eq!((controller.lag, controller.unplugged), (None, None));
     let error = switch.stale_flows("br-int").await.unwrap_err();
     assert_eq!(error.category(), "unavailable");
+}
+
+/// Until word comes that the southbound database has a new host.
+async fn until_followed(switch: &OvsSwitch, southbound: &OvsdbServer, changes: &mut BoxStream<'static, OvsChange>) {
+    // The agent looks after every change, and so finds out where the database is.
+    let known = async |switch: &OvsSwitch| {
+        switch.snapshot().await.unwrap().controller.is_some_and(|controller| controller.lag.is_some())
+    };
+    while !(known(switch).await && southbound.clients() > 0) {
+        tokio::time::timeout(LIMIT, changes.next()).await.expect("word of the database").unwrap();
+    }
+    // What was told until here is not what is waited for.
+    while let Some(change) = changes.next().now_or_never() {
+        change.unwrap();
+    }
+    southbound.insert("Chassis", Row::new().with("name", "hv-new"));
+    assert_eq!(tokio::time::timeout(LIMIT, changes.next()).await.expect("word of the host"), Some(OvsChange::Changed));
+}
+
+#[tokio::test]
+async fn a_southbound_database_that_becomes_known_later_or_moves_is_followed() {
+    let host = Host::new();
+    let remote = format!("unix:{}", host.dir.path().join("sb.sock").display());
+    host.point_at(None);
+    let switch = OvsSwitch::connect(host.options().southbound(Southbound::AsController)).await.unwrap();
+    let mut changes = switch.changes();
+    assert!(switch.southbound_state().is_none());
+    host.point_at(Some(&remote));
+    until_followed(&switch, &host.southbound, &mut changes).await;
+
+    let other = OvsdbServer::southbound();
+    let remote = other.listen_unix(host.dir.path().join("sb-other.sock")).unwrap();
+    other.insert("Chassis", Row::new().with("name", "hv1"));
+    other.insert("SB_Global", Row::new().with("nb_cfg", 5));
+    other.insert("Chassis_Private", Row::new().with("name", "hv1").with("nb_cfg", 4));
+    host.point_at(Some(&remote.to_string()));
+    until_followed(&switch, &other, &mut changes).await;
+    host.southbound.until(|server| server.clients() == 0).await;
+}
+
+#[tokio::test]
+async fn a_southbound_database_too_large_to_be_read_costs_the_look_and_not_the_copy() {
+    let host = Host::new();
+    let connection = crate::ConnectOptions::new().connect_timeout(LIMIT).call_timeout(LIMIT).max_message(32 << 10);
+    let options = host.options().connection(connection).southbound(Southbound::AsController);
+    let switch = OvsSwitch::connect(options).await.unwrap();
+    for _ in 0..1000 {
+        host.southbound.insert("Logical_Flow", Row::new().with("table_id", 9));
+    }
+    assert!(switch.snapshot().await.unwrap().controller.unwrap().lag.is_some());
+    let error = switch.stale_flows("br-int").await.unwrap_err();
+    assert_eq!(error.category(), "unavailable", "{error}");
+    let state = switch.southbound_state().unwrap();
+    assert_eq!((state.connected, state.reconnects), (true, 0), "{state:?}");
+    assert!(switch.snapshot().await.unwrap().controller.unwrap().lag.is_some());
 }
 
 #[tokio::test]

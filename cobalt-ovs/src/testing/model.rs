@@ -204,12 +204,19 @@ impl Model {
     }
 }
 
-/// Whether a row fulfils one of the clauses. Only equality is known here.
+/// Whether a row fulfils one of the clauses.
 fn matches(row: &Row, uuid: Uuid, clauses: &[Value]) -> bool {
     clauses.iter().any(|clause| match clause {
         Value::Bool(it) => *it,
         clause => {
             let (column, wanted) = (clause[0].as_str().unwrap_or_default(), clause[2].clone());
+            // A number that is not there is zero.
+            let number = row.integer(column).unwrap_or_default();
+            match (clause[1].as_str(), wanted.as_i64()) {
+                (Some("<"), Some(bound)) => return number < bound,
+                (Some(">="), Some(bound)) => return number >= bound,
+                _ => {}
+            }
             let wanted: Datum = serde_json::from_value(wanted).unwrap_or(Datum::EMPTY);
             let found =
                 if column == "_uuid" { Datum::from(uuid) } else { row.get(column).cloned().unwrap_or(Datum::EMPTY) };

@@ -319,7 +319,7 @@ fn kernel_bond(switch: &Switch) -> Bond {
         let up = is_up(card);
         BondMember {
             name: card.to_owned(),
-            enabled: active == Some(card),
+            enabled: Some(active == Some(card)),
             link_up: Some(up),
             speed_bps: up.then_some(CARD_SPEED),
             lacp: None,
@@ -336,7 +336,7 @@ fn bond(host: &Host) -> Bond {
         let up = !switch.links_down.contains(card);
         BondMember {
             name: card.to_owned(),
-            enabled: up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running,
+            enabled: Some(up && !switch.lacp_silent && switch.vswitchd == DaemonState::Running),
             link_up: Some(up),
             speed_bps: Some(CARD_SPEED),
             lacp: Some(if switch.lacp_silent { "expired" } else { "current" }.to_owned()),

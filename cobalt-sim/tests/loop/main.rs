@@ -13,6 +13,7 @@ mod migrations;
 mod operator;
 mod ovs;
 mod ovs_health;
+mod ovs_unknown;
 mod reboot;
 mod takeover;
 mod update;

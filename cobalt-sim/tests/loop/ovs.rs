@@ -11,12 +11,16 @@ use cobalt_core::{
     api::{Condition, Issue, OVSNode, labels},
     ids::HostName,
     ovs::OvsInspector,
-    runtime::shutdown::Shutdown,
+    runtime::{
+        events::{self, Recorder},
+        metrics::Metrics,
+        shutdown::Shutdown,
+    },
 };
 use cobalt_sim::{DaemonState, Orphan, Region, SwitchFault};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Namespace};
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use serde_json::json;
@@ -26,14 +30,14 @@ use super::{LONG, Rig, clock};
 const NAMESPACE: &str = "ovn-system";
 const BEAT: Duration = Duration::from_secs(10);
 
-struct Net {
-    rig: Rig,
+pub(super) struct Net {
+    pub(super) rig: Rig,
     region: Region,
-    host: HostName,
+    pub(super) host: HostName,
 }
 
 impl Net {
-    async fn new(vms: usize) -> Self {
+    pub(super) async fn new(vms: usize) -> Self {
         let rig = Rig::new().await;
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         let namespaces: Api<Namespace> = Api::all(rig.client.clone());
@@ -58,23 +62,50 @@ impl Net {
 
     fn agent_on(&self, switch: Arc<dyn OvsInspector>, stop: Shutdown, with: impl FnOnce(Config) -> Config) {
         let config = with(Config::new(self.host.as_str()));
-        let agent = OvsAgent::new(self.rig.program("ovs-agent"), config, switch).clock(clock());
+        let agent = OvsAgent::new(self.rig.program("ovs-agent"), config, switch).clock(clock()).jitter(|| 0.0);
         tokio::spawn(agent.run(stop));
+    }
+
+    /// An agent whose Events are written.
+    pub(super) fn telling(&self, stop: Shutdown) {
+        let (recorder, client) = self.recorder();
+        let switch = Arc::new(self.region.switch(&self.host).unwrap());
+        let agent = OvsAgent::new(client, Config::new(self.host.as_str()), switch).clock(clock()).jitter(|| 0.0);
+        tokio::spawn(agent.recorder(recorder).run(stop));
+    }
+
+    fn recorder(&self) -> (Recorder, Client) {
+        let client = self.rig.program("ovs-agent");
+        let (recorder, publisher) =
+            events::recorder(client.clone(), "cobalt-ovs-agent", "test", clock(), Arc::new(Metrics::new()));
+        tokio::spawn(publisher.run(self.rig.stop.clone()));
+        (recorder, client)
+    }
+
+    /// Type and reason of every Event, in order.
+    pub(super) async fn events(&self) -> Vec<(String, String)> {
+        // They are written beside everything else.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let api: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(self.rig.client.clone(), NAMESPACE);
+        let all = api.list(&kube::api::ListParams::default()).await.unwrap();
+        let mut told: Vec<_> = all.into_iter().map(|event| (event.type_.unwrap(), event.reason.unwrap())).collect();
+        told.sort();
+        told
     }
 
     fn nodes(&self) -> Api<OVSNode> {
         Api::namespaced(self.rig.client.clone(), NAMESPACE)
     }
 
-    fn fault(&self, fault: SwitchFault) {
+    pub(super) fn fault(&self, fault: SwitchFault) {
         self.region.world().switch_fault(&self.host, fault).unwrap();
     }
 
-    async fn node(&self) -> OVSNode {
+    pub(super) async fn node(&self) -> OVSNode {
         self.nodes().get(self.host.as_str()).await.unwrap()
     }
 
-    async fn until(&self, what: &str, test: impl Fn(&OVSNode) -> bool) -> OVSNode {
+    pub(super) async fn until(&self, what: &str, test: impl Fn(&OVSNode) -> bool) -> OVSNode {
         let deadline = tokio::time::Instant::now() + LONG;
         loop {
             match self.nodes().get_opt(self.host.as_str()).await.unwrap() {
@@ -86,14 +117,14 @@ impl Net {
     }
 
     /// Waits for an issue of this type about this object.
-    async fn issue(&self, type_: &str, object: &str) -> (OVSNode, Issue) {
+    pub(super) async fn issue(&self, type_: &str, object: &str) -> (OVSNode, Issue) {
         let node = self.until(&format!("{type_} of {object}"), |node| find(node, type_, object).is_some()).await;
         let issue = find(&node, type_, object).unwrap().clone();
         (node, issue)
     }
 }
 
-fn find<'a>(node: &'a OVSNode, type_: &str, object: &str) -> Option<&'a Issue> {
+pub(super) fn find<'a>(node: &'a OVSNode, type_: &str, object: &str) -> Option<&'a Issue> {
     let issues = node.status.as_ref()?.issues.as_deref()?;
     issues.iter().find(|issue| issue.type_.as_deref() == Some(type_) && issue.object.as_deref() == Some(object))
 }
@@ -102,7 +133,7 @@ fn states(node: &OVSNode) -> Vec<(&str, &str)> {
     node.conditions().iter().map(|condition| (condition.type_.as_str(), condition.status.as_str())).collect()
 }
 
-fn state_of<'a>(node: &'a OVSNode, type_: &str) -> (&'a str, &'a str) {
+pub(super) fn state_of<'a>(node: &'a OVSNode, type_: &str) -> (&'a str, &'a str) {
     let condition = node.condition(type_).unwrap();
     (condition.status.as_str(), &condition.reason)
 }
@@ -429,18 +460,24 @@ async fn a_look_for_stale_flows_is_made_on_demand() {
     net.fault(SwitchFault::StaleFlows(3));
     demand.look();
     net.issue("StaleFlows", "br-int").await;
+    // Whoever may read must not keep the switch busy.
+    let before = demand.stands().looks;
+    for _ in 0..600 {
+        demand.look();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let looks = demand.stands().looks - before;
+    assert!((1..=10).contains(&looks), "{looks} looks in ten minutes");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_hour_at_rest_with_traffic_writes_nothing_but_the_lease() {
     let net = Net::new(20).await;
     net.rig.add_node(net.host.as_str(), json!({}), json!({})).await;
-    let agent = OvsAgent::new(
-        net.rig.program("ovs-agent"),
-        Config::new(net.host.as_str()),
-        Arc::new(net.region.switch(&net.host).unwrap()),
-    );
-    tokio::spawn(agent.clock(clock()).heartbeat(BEAT).run(net.rig.stop.clone()));
+    let (recorder, client) = net.recorder();
+    let switch = Arc::new(net.region.switch(&net.host).unwrap());
+    let agent = OvsAgent::new(client, Config::new(net.host.as_str()), switch).clock(clock()).jitter(|| 0.0);
+    tokio::spawn(agent.recorder(recorder).heartbeat(BEAT).run(net.rig.stop.clone()));
     net.until("looked for everything", |node| node.condition("NoStaleFlows").is_some_and(Condition::is_true)).await;
     tokio::time::sleep(Duration::from_secs(120)).await;
     let before = net.node().await;
@@ -453,6 +490,7 @@ async fn an_hour_at_rest_with_traffic_writes_nothing_but_the_lease() {
     let beats = of("leases.coordination.k8s.io");
     assert!((359..=361).contains(&beats), "{beats} beats in an hour");
     assert_eq!(net.rig.counts("ovs-agent").writes, beats);
+    assert_eq!(net.events().await, [], "nor is there anything to tell");
     assert_eq!(net.node().await.resource_version(), before.resource_version());
     let leases: Api<Lease> = Api::namespaced(net.rig.client.clone(), NAMESPACE);
     let lease = leases.get(&lease_name(net.host.as_str())).await.unwrap();
@@ -598,34 +636,17 @@ async fn a_look_that_fails_as_a_whole_makes_everything_unknown_and_loses_nothing
 async fn what_comes_and_goes_is_an_event_each() {
     let net = Net::new(1).await;
     net.rig.add_node(net.host.as_str(), json!({}), json!({})).await;
-    let client = net.rig.program("ovs-agent");
-    let metrics = Arc::new(cobalt_core::runtime::metrics::Metrics::new());
-    let (recorder, publisher) =
-        cobalt_core::runtime::events::recorder(client.clone(), "cobalt-ovs-agent", "test", clock(), metrics);
-    tokio::spawn(publisher.run(net.rig.stop.clone()));
-    let switch = Arc::new(net.region.switch(&net.host).unwrap());
-    let agent = OvsAgent::new(client, Config::new(net.host.as_str()), switch).clock(clock()).recorder(recorder);
-    tokio::spawn(agent.run(net.rig.stop.clone()));
+    net.telling(net.rig.stop.clone());
     net.until("published", |node| node.condition("Ready").is_some()).await;
     net.fault(SwitchFault::Lacp(false));
     net.issue("BondDown", "bond0").await;
     net.fault(SwitchFault::Lacp(true));
     net.until("mended", |node| state_of(node, "Ready") == ("True", "Ready")).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(net.rig.client.clone(), NAMESPACE);
-    let mut told: Vec<(String, String)> = events
-        .list(&kube::api::ListParams::default())
-        .await
-        .unwrap()
-        .into_iter()
-        .map(|event| (event.type_.unwrap(), event.reason.unwrap()))
-        .collect();
-    told.sort();
     let wanted = [
         ("Normal", "BondDownResolved"),
         ("Normal", "BridgeIsolatedResolved"),
         ("Warning", "BondDown"),
         ("Warning", "BridgeIsolated"),
     ];
-    assert_eq!(told, wanted.map(|(type_, reason)| (type_.to_owned(), reason.to_owned())));
+    assert_eq!(net.events().await, wanted.map(|(type_, reason)| (type_.to_owned(), reason.to_owned())));
 }

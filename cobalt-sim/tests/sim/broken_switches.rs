@@ -68,7 +68,7 @@ impl OvsInspector for Flawed {
             }
             Flaw::TrustsTheLink => {
                 for member in seen.bonds.iter_mut().flat_map(|bond| &mut bond.members) {
-                    member.enabled = member.link_up == Some(true);
+                    member.enabled = member.link_up;
                 }
             }
             Flaw::HidesKernelBonds => seen.bonds.retain(|bond| bond.kind == BondKind::Ovs),

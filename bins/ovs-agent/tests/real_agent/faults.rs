@@ -1,5 +1,6 @@
 //! What is broken, and how the OVSNode says it.
 
+use cobalt_core::api::{Condition, OVSNode};
 use cobalt_rig::ovs::{Daemon, Orphan};
 
 use crate::rig::{Rig, find};
@@ -30,7 +31,16 @@ async fn a_sound_node_is_published_with_its_bridges_bond_and_flows() {
 async fn a_bond_without_partner_or_cables_is_reported_until_it_works_again() {
     let Some(rig) = Rig::up("a_bond_without_partner_or_cables_is_reported_until_it_works_again").await else { return };
     rig.node.silence_partner().unwrap();
-    rig.broken("BondDown", "bond0", "AllBondsHealthy").await;
+    let found = rig.broken("BondDown", "bond0", "AllBondsHealthy").await;
+    // A switch that hangs cannot tell whether that is still so.
+    rig.node.freeze(Daemon::Switch).unwrap();
+    let hung = rig.broken("DaemonUnresponsive", "ovs-vswitchd", "OVSDaemonResponsive").await;
+    assert_eq!(find(&hung, "BondDown", "bond0"), find(&found, "BondDown", "bond0"));
+    let cards = hung.status.unwrap().interfaces.unwrap().physical.unwrap();
+    assert!(cards.iter().all(|card| card.status.as_deref() == Some("Unknown")), "{cards:?}");
+    rig.node.thaw(Daemon::Switch).unwrap();
+    rig.until("a switch that answers", |found| found.condition("OVSDaemonResponsive").is_some_and(Condition::is_true))
+        .await;
     rig.node.wake_partner().unwrap();
     rig.mended().await;
     rig.node.cable("eth1", false).unwrap();
@@ -69,10 +79,7 @@ async fn a_controller_that_hangs_died_or_lost_its_database_is_reported_until_it_
     rig.node.start(Daemon::Controller).unwrap();
     rig.mended().await;
     rig.node.kill(Daemon::Southbound).unwrap();
-    rig.until("without its database", |found| {
-        found.condition("OVNControllerConnected").is_some_and(|condition| !condition.is_true())
-    })
-    .await;
+    rig.broken("SouthboundDisconnected", "ovn-controller", "OVNControllerConnected").await;
     rig.node.start(Daemon::Southbound).unwrap();
     rig.mended().await;
 }
@@ -90,6 +97,44 @@ async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_reported_until
     rig.mended().await;
 }
 
+/// The socket by which the controller programs the bridge is gone. It lives, is connected to its database, and can do
+/// nothing of what is asked of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_cannot_program_the_switch_is_reported_until_it_can_and_has_caught_up() {
+    const NAME: &str = "a_controller_that_cannot_program_the_switch_is_reported_until_it_can_and_has_caught_up";
+    let Some(rig) = Rig::up(NAME).await else { return };
+    let socket = rig.node.openflow("br-int");
+    let away = socket.with_extension("away");
+    rig.node.kill(Daemon::Controller).unwrap();
+    std::fs::rename(&socket, &away).unwrap();
+    rig.node.start(Daemon::Controller).unwrap();
+    let found = rig.broken("OpenFlowDisconnected", "ovn-controller", "OpenFlowConnected").await;
+    assert!(find(&found, "BridgeUnresponsive", "br-int").is_some(), "{found:#?}");
+    rig.until("connected to its database", |found| {
+        found.condition("OVNControllerConnected").is_some_and(Condition::is_true)
+    })
+    .await;
+    // Something new in the cloud, which does not reach the flows.
+    rig.node.nbctl(["--wait=sb", "sync"]).unwrap();
+    let lags = |found: &OVSNode| find(found, "SouthboundLag", "ovn-controller").is_some();
+    rig.until("behind the cloud", lags).await;
+    std::fs::rename(&away, &socket).unwrap();
+    rig.mended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_the_switch_does_not_take_up_is_reported_until_it_does() {
+    const NAME: &str = "a_change_that_the_switch_does_not_take_up_is_reported_until_it_does";
+    let Some(rig) = Rig::up(NAME).await else { return };
+    rig.node.freeze(Daemon::Switch).unwrap();
+    // The change is in the database; whoever made it waits for the switch in vain.
+    let asked = rig.node.vsctl(["--timeout=2", "set", "Bridge", "br-ex", "external_ids:asked=1"]);
+    assert!(asked.is_err(), "{asked:?}");
+    rig.broken("ConfigurationPending", "ovs-vswitchd", "OVSDaemonResponsive").await;
+    rig.node.thaw(Daemon::Switch).unwrap();
+    rig.mended().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_was_killed_is_reported_and_followed_again() {
     let Some(rig) = Rig::up("a_database_that_was_killed_is_reported_and_followed_again").await else { return };
@@ -101,7 +146,7 @@ async fn a_database_that_was_killed_is_reported_and_followed_again() {
     rig.node.start(Daemon::Database).unwrap();
     rig.mended().await;
     // It follows the new server: a port that comes now is seen.
-    let ports = |found: &cobalt_core::api::OVSNode| {
+    let ports = |found: &OVSNode| {
         serde_json::to_value(found.status.as_ref().unwrap()).unwrap()["bridges"][1]["ports"].as_u64().unwrap()
     };
     let before = ports(&rig.mended().await);

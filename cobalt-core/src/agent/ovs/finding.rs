@@ -244,7 +244,8 @@ pub(super) const VSWITCHD: &str = "ovs-vswitchd";
 pub(super) const OVSDB_SERVER: &str = "ovsdb-server";
 pub(super) const OVN_CONTROLLER: &str = "ovn-controller";
 
-/// Everything that is wrong in this snapshot, whether it counts already or not, the worst first.
+/// Everything that is wrong in this snapshot, whether it counts already or not, the worst first. What cannot be told from
+/// it is left out, which does not mean that it is well.
 pub fn find(seen: &OvsSnapshot, memory: &Memory, config: &Config) -> Vec<Finding> {
     let mut all = Vec::new();
     database(seen, &mut all);
@@ -280,7 +281,26 @@ pub fn find(seen: &OvsSnapshot, memory: &Memory, config: &Config) -> Vec<Finding
 
 /// Whether what is said about this bond's members is true: the switch's own bonds are known to nobody but the switch.
 pub(super) fn is_known(seen: &OvsSnapshot, bond: &Bond) -> bool {
-    bond.kind == BondKind::Kernel || seen.switch.is_responsive()
+    let told = bond.members.iter().all(|member| member.enabled.is_some());
+    told && (bond.kind == BondKind::Kernel || seen.switch.is_responsive())
+}
+
+/// Whether what the switch writes about links is how they are: the database keeps it when the switch dies or hangs, and
+/// our copy of it when the database does.
+pub(super) fn knows_links(seen: &OvsSnapshot) -> bool {
+    seen.database_connected && seen.switch.is_responsive()
+}
+
+/// Whether what is said about the state of this interface is how it is now. The members of the kernel's bonds the kernel
+/// tells of.
+pub(super) fn is_fresh(seen: &OvsSnapshot, interface: &Interface) -> bool {
+    let of_kernel = |bond: &Bond| bond.kind == BondKind::Kernel && Some(&bond.name) == interface.bond.as_ref();
+    knows_links(seen) || seen.bonds.iter().any(of_kernel)
+}
+
+/// Whether an interface has a link; `None` if nobody can tell now.
+pub(super) fn link_up(seen: &OvsSnapshot, interface: &Interface) -> Option<bool> {
+    interface.link_up.filter(|_| is_fresh(seen, interface))
 }
 
 fn database(seen: &OvsSnapshot, all: &mut Vec<Finding>) {
@@ -373,7 +393,7 @@ pub(super) fn uplinks(seen: &OvsSnapshot, bridge: &str) -> Uplinks {
         .filter(|card| card.bridge == bridge && card.role == InterfaceRole::Physical && card.bond.is_none())
         .map(|card| match seen.bonds.iter().find(|bond| bond.kind == BondKind::Kernel && bond.name == card.name) {
             Some(bond) => bond.active_members() > 0,
-            None => card.link_up != Some(false) && complaint(card).is_none(),
+            None => link_up(seen, card) != Some(false) && complaint(card).is_none(),
         });
     let bonds = seen
         .bonds
@@ -454,7 +474,10 @@ fn interfaces(seen: &OvsSnapshot, all: &mut Vec<Finding>) {
         if let Some(error) = complaint(interface).filter(|_| !orphan) {
             let message = format!("ovs-vswitchd cannot use interface {name}: {error}");
             all.push(Finding::new(IssueType::InterfaceError, name, message));
-        } else if *role == InterfaceRole::Physical && interface.link_up == Some(false) && interface.bond.is_none() {
+        } else if *role == InterfaceRole::Physical
+            && interface.bond.is_none()
+            && link_up(seen, interface) == Some(false)
+        {
             let bond = seen.bonds.iter().any(|bond| bond.name == *name);
             if !bond {
                 all.push(Finding::new(IssueType::LinkDown, name, format!("Card {name} has no link")));

@@ -10,7 +10,13 @@
 //!
 //! A look is the whole switch, so every probe is a resync too.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt;
 use kube::{Api, Client, runtime::watcher};
@@ -20,8 +26,12 @@ use tokio::{
 };
 
 use super::{
-    Config, Demand, Verdict, endpoints::Published, finding::find, memory::Memory, publisher::Publisher, stale::Looks,
-    status::decide,
+    Config, Demand, Verdict,
+    endpoints::Published,
+    memory::Memory,
+    publisher::Publisher,
+    stale::Looks,
+    status::{decide, wrong},
 };
 use crate::{
     Error,
@@ -78,7 +88,14 @@ pub struct OvsAgent {
     recorder: Recorder,
     verdict: Verdict,
     demand: Demand,
+    jitter: fn() -> f64,
     troubleshooting: Option<Published>,
+}
+
+/// A fraction from zero to one that differs between processes, which is all that jitter needs.
+fn any_fraction() -> f64 {
+    let bits = u32::try_from(RandomState::new().build_hasher().finish() >> 32).unwrap_or_default();
+    f64::from(bits) / f64::from(u32::MAX)
 }
 
 impl fmt::Debug for OvsAgent {
@@ -102,8 +119,16 @@ impl OvsAgent {
             recorder: Recorder::silent(),
             verdict: Verdict::default(),
             demand: Demand::default(),
+            jitter: any_fraction,
             troubleshooting: None,
         }
+    }
+
+    /// Where the jitter of the looks for stale flows comes from: a function that returns a fraction from zero to one. A
+    /// random one by default.
+    pub fn jitter(mut self, jitter: fn() -> f64) -> Self {
+        self.jitter = jitter;
+        self
     }
 
     /// Gives a sign of life this often, by a Lease beside the OVSNode.
@@ -190,6 +215,7 @@ impl OvsAgent {
             demand: self.demand.clone(),
             found,
             clock: self.clock.clone(),
+            jitter: self.jitter,
         };
         tasks.spawn("stale flows", looking.run(tasks.stopping()));
         self.follow(own, looks, &signs, &stop).await;
@@ -259,6 +285,7 @@ impl OvsAgent {
                     if let Some(published) = &troubleshooting {
                         config.troubleshooting = published.get();
                     }
+                    memory.without_southbound = !self.inspector.features().southbound;
                     if let Section::Known(snapshot) = &seen {
                         memory.observe(snapshot, now, &config);
                     }
@@ -286,8 +313,8 @@ impl OvsAgent {
     fn conclude(&self, seen: &Section<OvsSnapshot>, previous: &OVSNodeStatus, wanted: &OVSNodeStatus, memory: &Memory) {
         let counted = seen.known().map(|snapshot| {
             let mut counted = BTreeMap::new();
-            let found = find(snapshot, memory, &self.config);
-            for finding in found.iter().filter(|finding| memory.confirms(finding, previous, self.clock.now())) {
+            let wrong = wrong(snapshot, previous, memory, self.clock.now(), &self.config);
+            for finding in wrong.found.iter().chain(&wrong.kept) {
                 *counted.entry(finding.type_).or_insert(0) += 1;
             }
             counted

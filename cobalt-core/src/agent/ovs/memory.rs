@@ -19,6 +19,8 @@ use crate::{
 pub struct Memory {
     /// Cookies of flows that nothing in OVN explains, and how many flows each has.
     pub stale_flows: Section<BTreeMap<u64, u64>>,
+    /// The agent is told not to read the southbound database: what takes it, nobody will ever know.
+    pub without_southbound: bool,
     suspects: BTreeMap<(IssueType, String), Suspect>,
 }
 

@@ -12,6 +12,7 @@
 //! | [`endpoints`] | questions about the switch, answered over HTTPS |
 //! | [`program`] | the arguments of a program around [`OvsAgent`] |
 
+mod blind;
 mod config;
 pub mod endpoints;
 pub mod exporter;

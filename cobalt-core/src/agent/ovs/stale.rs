@@ -25,8 +25,12 @@ const AGAIN: (u32, Duration) = (6, Duration::from_secs(60));
 /// A dump of a hundred thousand flows takes seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// However often somebody asks, two looks are this far apart.
-const BREATH: Duration = Duration::from_secs(10);
+/// However often somebody asks, two looks are this far apart: whoever may read must not keep switch and southbound
+/// database busy.
+const BREATH: Duration = Duration::from_secs(60);
+
+/// The first look after a start is not before this: a host that boots has other things to do.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// Asks for a look at once, and says how it went. Cloned freely; all clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +76,13 @@ pub(super) struct Looks {
     pub(super) demand: Demand,
     pub(super) found: watch::Sender<Found>,
     pub(super) clock: Clock,
+    /// A fraction from zero to one, another each time.
+    pub(super) jitter: fn() -> f64,
 }
 
 impl Looks {
     pub(super) async fn run(self, stop: Shutdown) -> Result<(), std::convert::Infallible> {
-        // Not at the start: a host that boots has other things to do, and so has its southbound database.
-        let mut pause = self.pause.map(|pause| pause.min(Duration::from_secs(60)));
+        let mut pause = self.pause.map(|usual| first(usual, (self.jitter)()));
         let mut rested = Instant::now();
         loop {
             let waiting = async {
@@ -97,7 +102,7 @@ impl Looks {
                 found = self.look() => found,
             };
             let clean = found.known().is_some_and(BTreeMap::is_empty) || found == Section::NotOffered;
-            pause = self.pause.map(|usual| if clean { usual } else { (usual / AGAIN.0).max(AGAIN.1).min(usual) });
+            pause = self.pause.map(|usual| next(usual, clean, (self.jitter)()));
             rested = Instant::now() + BREATH;
             self.demand.0.stands.send_modify(|stands| {
                 let looks = stands.looks.saturating_add(1);
@@ -120,6 +125,19 @@ impl Looks {
     async fn look(&self) -> Found {
         look(self.inspector.as_ref(), &self.bridge).await
     }
+}
+
+/// How long after its start an agent looks. All agents of a cloud read one southbound database, and are often started
+/// together, so that they are spread over the whole of the usual pause.
+fn first(usual: Duration, fraction: f64) -> Duration {
+    let least = usual.min(SETTLED);
+    least + (usual - least).mul_f64(fraction.clamp(0.0, 1.0))
+}
+
+/// How long until the next look: the usual pause or a part of it, a quarter more or less.
+fn next(usual: Duration, clean: bool, fraction: f64) -> Duration {
+    let pause = if clean { usual } else { (usual / AGAIN.0).max(AGAIN.1).min(usual) };
+    pause.mul_f64(0.75 + fraction.clamp(0.0, 1.0) / 2.0)
 }
 
 /// Looks for stale flows on a bridge: cookies and how many flows each has. Where a first look suspects some, a second
@@ -153,6 +171,15 @@ fn confirmed(first: &BTreeMap<u64, u64>, second: BTreeMap<u64, u64>) -> BTreeMap
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_that_start_together_look_apart_and_stay_near_their_interval() {
+        let (hour, seconds) = (Duration::from_secs(3600), Duration::from_secs);
+        assert_eq!([0.0, 0.5, 1.0].map(|part| first(hour, part)), [60, 1830, 3600].map(seconds));
+        assert_eq!(first(seconds(2), 1.0), seconds(2));
+        assert_eq!([0.0, 0.5, 1.0].map(|part| next(hour, true, part)), [2700, 3600, 4500].map(seconds));
+        assert_eq!(next(hour, false, 0.5), seconds(600), "sooner, while there is something to be gone");
+    }
 
     #[test]
     fn only_what_two_looks_found_is_stale() {

@@ -6,8 +6,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    Config,
-    finding::{Finding, IssueType, OVN_CONTROLLER, OVSDB_SERVER, Severity, Uplinks, VSWITCHD, find, is_known, uplinks},
+    Config, blind,
+    finding::{
+        Finding, IssueType, OVN_CONTROLLER, OVSDB_SERVER, Severity, Uplinks, VSWITCHD, find, is_fresh, is_known,
+        link_up, uplinks,
+    },
     memory::{Memory, published},
 };
 use crate::{
@@ -52,11 +55,9 @@ pub fn decide(
     let wanted = match seen {
         Section::Known(snapshot) => {
             describe(snapshot, &mut status);
-            let found = find(snapshot, memory, config);
-            let counts = |finding: &Finding| memory.confirms(finding, previous, now);
-            let counted: Vec<Finding> = found.into_iter().filter(counts).collect();
-            status.issues = Some(issues(&counted, previous, now, config.issues_per_type));
-            judge(snapshot, &counted, memory)
+            let wrong = wrong(snapshot, previous, memory, now, config);
+            status.issues = Some(issues(&wrong, previous, now, config.issues_per_type));
+            judge(snapshot, &wrong, previous, memory)
         }
         Section::NotYet | Section::NotOffered => Vec::new(),
         Section::Failed(why) => unknown(why),
@@ -67,6 +68,37 @@ pub fn decide(
     // The order must not depend on the order in which things happened.
     status.conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
     status
+}
+
+/// What is wrong by now.
+pub(super) struct Wrong {
+    /// What this snapshot shows and counts.
+    pub(super) found: Vec<Finding>,
+    /// What was published and cannot be judged now.
+    pub(super) kept: Vec<Finding>,
+}
+
+impl Wrong {
+    /// All of it, in the order of findings.
+    fn all(&self) -> Vec<Finding> {
+        let mut all = [self.found.as_slice(), &self.kept].concat();
+        all.sort_by(|a, b| (a.type_, &a.object).cmp(&(b.type_, &b.object)));
+        all
+    }
+}
+
+/// What a snapshot and what is remembered show, and what was published and they do not take back.
+pub(super) fn wrong(
+    seen: &OvsSnapshot,
+    previous: &OVSNodeStatus,
+    memory: &Memory,
+    now: Timestamp,
+    config: &Config,
+) -> Wrong {
+    let mut found = find(seen, memory, config);
+    found.retain(|finding| memory.confirms(finding, previous, now));
+    let kept = blind::kept(&found, previous, seen, memory, config);
+    Wrong { found, kept }
 }
 
 fn describe(seen: &OvsSnapshot, status: &mut OVSNodeStatus) {
@@ -140,7 +172,8 @@ fn physical(seen: &OvsSnapshot) -> Vec<api::PhysicalInterface> {
     };
     for interface in seen.interfaces.iter().filter(|interface| interface.role == InterfaceRole::Physical) {
         if !kernel().any(|bond| bond.name == interface.name) {
-            let found = card(&interface.name, interface.link_up, interface.speed_bps, interface.bond.as_deref());
+            let speed = interface.speed_bps.filter(|_| is_fresh(seen, interface));
+            let found = card(&interface.name, link_up(seen, interface), speed, interface.bond.as_deref());
             cards.insert(&interface.name, found);
         }
     }
@@ -185,7 +218,7 @@ fn known_bond(bond: &Bond) -> api::Bond {
     };
     let member = |member: &crate::ovs::BondMember| api::BondMember {
         name: member.name.clone(),
-        enabled: Some(member.enabled),
+        enabled: member.enabled,
         lacp: member.lacp.clone(),
         partner: member.partner.clone(),
     };
@@ -251,8 +284,9 @@ fn metrics(seen: &OvsSnapshot) -> api::SwitchMetrics {
 }
 
 /// The list of what is wrong. The time of detection stays that of the first; of very many of a kind some are listed and
-/// the rest is counted.
-fn issues(found: &[Finding], previous: &OVSNodeStatus, now: Timestamp, most: usize) -> Vec<Issue> {
+/// the rest is counted. Those that are listed already go first, lest one looks mended because another came.
+fn issues(wrong: &Wrong, previous: &OVSNodeStatus, now: Timestamp, most: usize) -> Vec<Issue> {
+    let all = wrong.all();
     let issue = |type_: IssueType, object: &str, message: String| Issue {
         severity: type_.severity().as_str().to_owned(),
         message,
@@ -262,12 +296,17 @@ fn issues(found: &[Finding], previous: &OVSNodeStatus, now: Timestamp, most: usi
     };
     let mut list = Vec::new();
     for type_ in IssueType::ALL {
-        let of_type = || found.iter().filter(|finding| finding.type_ == type_);
-        let listed = of_type().take(most).map(|finding| issue(type_, &finding.object, finding.message.clone()));
-        list.extend(listed);
-        let more = of_type().count().saturating_sub(most);
+        let mut of_type: Vec<&Finding> = all.iter().filter(|finding| finding.type_ == type_).collect();
+        let more = of_type.len().saturating_sub(most);
+        of_type.sort_by_key(|finding| published(previous, type_, &finding.object).is_none());
+        of_type.truncate(most);
+        of_type.sort_by(|a, b| a.object.cmp(&b.object));
+        list.extend(of_type.into_iter().map(|finding| issue(type_, &finding.object, finding.message.clone())));
         if more > 0 {
             list.push(issue(type_, "", format!("{more} more of this type")));
+        } else if wrong.kept.iter().any(|finding| finding.type_ == type_) {
+            // Those that were counted and not listed are not known by name, and no more mended than the others.
+            list.extend(published(previous, type_, "").cloned());
         }
     }
     list
@@ -289,7 +328,9 @@ fn unknown(why: &str) -> Vec<Condition> {
     .collect()
 }
 
-fn judge(seen: &OvsSnapshot, found: &[Finding], memory: &Memory) -> Vec<Condition> {
+fn judge(seen: &OvsSnapshot, wrong: &Wrong, previous: &OVSNodeStatus, memory: &Memory) -> Vec<Condition> {
+    let all = wrong.all();
+    let found = all.as_slice();
     vec![
         ready(found),
         from_findings(types::OVSDB_CONNECTED, "Connected", found, &[IssueType::DatabaseDisconnected], |_| true),
@@ -311,8 +352,9 @@ fn judge(seen: &OvsSnapshot, found: &[Finding], memory: &Memory) -> Vec<Conditio
         controller(seen, found),
         openflow(seen, found),
         bridges_condition(seen, found),
-        bonds_condition(seen, found),
-        stale_flows(memory),
+        // A bond that was down before the switch fell silent is one that nobody knows of now.
+        bonds_condition(seen, &wrong.found),
+        stale_flows(memory, previous),
     ]
 }
 
@@ -429,13 +471,18 @@ fn bonds_condition(seen: &OvsSnapshot, found: &[Finding]) -> Condition {
     let judged = from_findings(type_, if seen.bonds.is_empty() { "NoBonds" } else { "Healthy" }, found, &bad, |_| true);
     let asleep = judged.is_true() && !seen.bonds.iter().all(|bond| is_known(seen, bond));
     if asleep || (judged.is_true() && !seen.database_connected && seen.bonds.is_empty()) {
+        if seen.switch.is_responsive() && seen.database_connected {
+            let message = "ovs-vswitchd does not say how the members of its bonds are";
+            return Condition::new(type_, ConditionStatus::Unknown, "NotKnown", message);
+        }
         let message = "Nobody can tell how the bonds of the switch are while it does not answer";
         return Condition::new(type_, ConditionStatus::Unknown, "SwitchUnresponsive", message);
     }
     judged
 }
 
-fn stale_flows(memory: &Memory) -> Condition {
+/// What the last look found, an earlier agent's if this one has not looked yet.
+fn stale_flows(memory: &Memory, previous: &OVSNodeStatus) -> Condition {
     let type_ = types::NO_STALE_FLOWS;
     match &memory.stale_flows {
         Section::Known(cookies) if cookies.is_empty() => Condition::new(type_, ConditionStatus::True, "NoneFound", ""),
@@ -443,7 +490,9 @@ fn stale_flows(memory: &Memory) -> Condition {
             let message = "There are flows that nothing in OVN explains";
             Condition::new(type_, ConditionStatus::False, IssueType::StaleFlows.as_str(), message)
         }
-        Section::NotYet => Condition::new(type_, ConditionStatus::Unknown, "NotLookedYet", ""),
+        Section::NotYet => conditions::find(&previous.conditions, type_)
+            .cloned()
+            .unwrap_or_else(|| Condition::new(type_, ConditionStatus::Unknown, "NotLookedYet", "")),
         Section::NotOffered => {
             let message = "Flows cannot be told from stale ones without the southbound database";
             Condition::new(type_, ConditionStatus::Unknown, "NoSouthbound", message)

@@ -12,7 +12,7 @@ use crate::{
     ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, Daemon, Interface, InterfaceRole, OvsSnapshot},
 };
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -45,7 +45,7 @@ pub(super) fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interf
 fn member(name: &str) -> BondMember {
     let partner = Some("02:00:00:00:00:01".into());
     let (link_up, speed_bps, lacp) = (Some(true), Some(25_000_000_000), Some("current".into()));
-    BondMember { name: name.into(), enabled: true, link_up, speed_bps, lacp, partner }
+    BondMember { name: name.into(), enabled: Some(true), link_up, speed_bps, lacp, partner }
 }
 
 /// A switch on which all is well.
@@ -161,7 +161,7 @@ fn a_member_that_waits_its_turn_is_sound_and_one_without_a_link_is_not() {
     let mut seen = sound();
     let bond = &mut seen.bonds[0];
     (bond.kind, bond.mode, bond.lacp) = (BondKind::Kernel, "active-backup".into(), false);
-    bond.members[1].enabled = false;
+    bond.members[1].enabled = Some(false);
     assert_eq!(found(&seen), []);
     seen.bonds[0].members[1].link_up = Some(false);
     assert_eq!(found(&seen), [("BondDegraded", "bond0".to_owned())]);
@@ -183,6 +183,47 @@ fn a_port_of_a_vm_is_no_orphan_because_its_link_is_down_and_a_patch_never_is_one
     seen.interfaces[2].link_up = Some(false);
     seen.interfaces.push(Interface { ifindex: Some(0), ..interface("patch1", "br-int", InterfaceRole::Patch) });
     assert_eq!(found(&seen), []);
+}
+
+/// The database goes on saying that a link is up when whoever would know has died.
+#[test]
+fn a_link_is_up_only_while_switch_and_database_answer_and_a_kernels_bond_tells_of_its_own() {
+    type Change = fn(&mut OvsSnapshot);
+    let cards = |fault: Change| {
+        let mut seen = sound();
+        seen.bonds.push(Bond {
+            name: "bond1".into(),
+            kind: BondKind::Kernel,
+            members: vec![member("eno1")],
+            ..seen.bonds[0].clone()
+        });
+        fault(&mut seen);
+        let cards = decided(seen).interfaces.unwrap().physical.unwrap();
+        cards.into_iter().map(|card| (card.name, card.status.unwrap(), card.speed)).collect::<Vec<_>>()
+    };
+    let card =
+        |name: &str, status: &str, speed: Option<&str>| (name.to_owned(), status.to_owned(), speed.map(str::to_owned));
+    let (up, speed) = ("Up", Some("25Gbps"));
+    assert_eq!(cards(|_| {}), [card("eno1", up, speed), card("eth1", up, speed), card("eth2", up, speed)]);
+    for fault in [
+        (|seen| seen.switch = Daemon::Unresponsive) as Change,
+        |seen| seen.switch = Daemon::Absent,
+        |seen| seen.database_connected = false,
+    ] {
+        let unknown = |name| card(name, "Unknown", None);
+        assert_eq!(cards(fault), [card("eno1", up, speed), unknown("eth1"), unknown("eth2")]);
+    }
+}
+
+#[test]
+fn a_bond_whose_members_nobody_has_told_of_is_unknown_and_not_down() {
+    let mut seen = sound();
+    seen.bonds[0].members.iter_mut().for_each(|member| member.enabled = None);
+    assert_eq!(found(&seen), []);
+    let status = decided(seen);
+    let bond = &status.interfaces.as_ref().unwrap().bonds.as_ref().unwrap()[0];
+    assert_eq!((bond.status.as_deref(), bond.active_members), (Some("Unknown"), None));
+    assert_eq!(condition(&status, "AllBondsHealthy").0, "Unknown");
 }
 
 #[test]

@@ -69,8 +69,8 @@ fn bridges_ports_and_bonds_refer_to_each_other_and_are_in_order() {
     assert_eq!(found.interfaces[2].speed_bps, Some(10_000_000_000));
     let bond = &found.bonds[0];
     assert_eq!((bond.name.as_str(), bond.mode.as_str(), bond.lacp), ("bond0", "balance-tcp", true));
-    let members: Vec<_> = bond.members.iter().map(|it| (it.name.as_str(), it.link_up)).collect();
-    assert_eq!(members, [("eth1", Some(false)), ("eth2", Some(true))]);
+    let members: Vec<_> = bond.members.iter().map(|it| (it.name.as_str(), it.link_up, it.enabled)).collect();
+    assert_eq!(members, [("eth1", Some(false), None), ("eth2", Some(true), None)], "what carries is not in here");
 }
 
 #[test]

@@ -56,7 +56,7 @@ MII Status: up
 
 fn members(bond: &Bond) -> Vec<(&str, bool, Option<&str>, Option<&str>)> {
     let all = bond.members.iter();
-    all.map(|it| (it.name.as_str(), it.enabled, it.lacp.as_deref(), it.partner.as_deref())).collect()
+    all.map(|it| (it.name.as_str(), it.enabled == Some(true), it.lacp.as_deref(), it.partner.as_deref())).collect()
 }
 
 #[test]

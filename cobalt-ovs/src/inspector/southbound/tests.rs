@@ -3,7 +3,7 @@ use std::sync::Arc;
 use cobalt_core::ovs::InterfaceRole;
 
 use super::*;
-use crate::ovsdb::{Datum, Row, RowUpdate, Schema, Updates};
+use crate::ovsdb::{Datum, RowUpdate, Updates};
 
 const HERE: Uuid = Uuid::from_u128(1);
 const THERE: Uuid = Uuid::from_u128(2);
@@ -105,4 +105,19 @@ fn flows_without_a_row_are_unexplained_but_for_ovn_s_own() {
     let flows = BTreeMap::from([(0, 16), (0xaaaa_aaaa, 3), (0xdead_beef, 2), (0x1_aaaa_aaaa, 1)]);
     let stale = unexplained(&flows, &BTreeSet::from([0xaaaa_aaaa]));
     assert_eq!(stale, BTreeMap::from([(0xdead_beef, 2), (0x1_aaaa_aaaa, 1)]));
+}
+
+/// More rows than one message may hold, and none is missed: what is missed would be called stale.
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn the_largest_table_is_read_in_parts_and_whole() {
+    let server = crate::testing::OvsdbServer::southbound();
+    let remote = server.listen_tcp().await.unwrap();
+    let wanted: BTreeSet<u32> = (0..40)
+        .flat_map(|table| (0..20).map(move |_| table))
+        .map(|table| server.insert("Logical_Flow", Row::new().with("table_id", table)).as_fields().0)
+        .collect();
+    let options = crate::ConnectOptions::new().max_message(24 << 10);
+    let database = Ovsdb::connect(&remote, &options).await.unwrap();
+    assert_eq!(cookies(&database).await.unwrap(), wanted);
 }

@@ -425,8 +425,9 @@ pub struct Bond {
 pub struct BondMember {
     /// The interface.
     pub name: String,
-    /// Whether the bond sends over it.
-    pub enabled: bool,
+    /// Whether the bond sends over it; left out if nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     /// Whether its link is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_up: Option<bool>,

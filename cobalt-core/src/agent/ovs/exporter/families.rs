@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::Labelled;
 use crate::{
-    agent::ovs::finding::{IssueType, OVN_CONTROLLER, OVSDB_SERVER, VSWITCHD},
+    agent::ovs::finding::{self, IssueType, OVN_CONTROLLER, OVSDB_SERVER, VSWITCHD, is_fresh, knows_links, link_up},
     ovs::{
-        Bond, BondKind, BondMember, Bridge, DatapathCounters, Interface, InterfaceRole, OvsCounters, OvsSnapshot,
-        PmdCounters,
+        Bond, BondKind, BondMember, Bridge, Daemon, DatapathCounters, Interface, InterfaceRole, OvsCounters,
+        OvsSnapshot, PmdCounters,
     },
     runtime::metrics::text::{Kind, Text, Value, escaped},
 };
@@ -49,8 +49,8 @@ fn label(name: &str, value: &str) -> String {
 
 pub(super) fn write(text: &mut Text, seen: &OvsSnapshot, counters: &OvsCounters, took: Duration) {
     daemons(text, seen, took);
-    bridges(text, &seen.bridges);
-    interfaces(text, &seen.interfaces);
+    bridges(text, seen);
+    interfaces(text, seen);
     bonds(text, seen);
     datapaths(text, &counters.datapaths);
     pmds(text, &counters.pmds);
@@ -89,13 +89,20 @@ fn daemons(text: &mut Text, seen: &OvsSnapshot, took: Duration) {
         None,
         Some(Value::Nanoseconds(took)),
     );
-    let pending = u64::from(seen.configuration_pending);
-    text.family("ovs_configuration_pending", Gauge, "Whether the switch has not taken up the latest configuration")
-        .plain(pending);
+    if seen.database_connected {
+        text.family("ovs_configuration_pending", Gauge, "Whether the switch has not taken up the latest configuration")
+            .plain(u64::from(seen.configuration_pending));
+    }
     let Some(controller) = controller else { return };
-    let connected = controller.southbound_connected && controller.daemon.is_responsive();
-    text.family("ovn_controller_southbound_connected", Gauge, "Whether ovn-controller reaches the southbound database")
-        .plain(u64::from(connected));
+    let connected = match controller.daemon {
+        Daemon::Responsive { .. } => Some(controller.southbound_connected),
+        Daemon::Absent => Some(false),
+        Daemon::Unresponsive | Daemon::Inaccessible { .. } => None,
+    };
+    if let Some(connected) = connected {
+        let help = "Whether ovn-controller reaches the southbound database";
+        text.family("ovn_controller_southbound_connected", Gauge, help).plain(u64::from(connected));
+    }
     if let Some(connected) = controller.openflow_connected {
         text.family("ovn_controller_openflow_connected", Gauge, "Whether ovn-controller is connected to ovs-vswitchd")
             .plain(u64::from(connected));
@@ -109,7 +116,8 @@ fn daemons(text: &mut Text, seen: &OvsSnapshot, took: Duration) {
     }
 }
 
-fn bridges(text: &mut Text, bridges: &[Bridge]) {
+fn bridges(text: &mut Text, seen: &OvsSnapshot) {
+    let bridges: &[Bridge] = &seen.bridges;
     let labels: Vec<String> = bridges.iter().map(|bridge| label("bridge", &bridge.name)).collect();
     let all = || bridges.iter().zip(&labels);
     let mut family = text.family("ovs_bridge_info", Gauge, "What forwards the packets of a bridge");
@@ -118,7 +126,7 @@ fn bridges(text: &mut Text, bridges: &[Bridge]) {
     }
     let mut family = text.family("ovs_bridge_ports", Gauge, "Ports of a bridge; a bond is one");
     for (bridge, labels) in all() {
-        family.sample(labels, None, Some(Count(bridge.ports.into())));
+        family.sample(labels, None, seen.database_connected.then(|| Count(bridge.ports.into())));
     }
     let mut family = text.family("ovs_bridge_responsive", Gauge, "Whether a bridge answers OpenFlow in time");
     for (bridge, labels) in all() {
@@ -136,10 +144,14 @@ fn bridges(text: &mut Text, bridges: &[Bridge]) {
     }
 }
 
-fn interfaces(text: &mut Text, interfaces: &[Interface]) {
+/// What an interface is for stays known. How it is and what it counts the switch writes into its database, which keeps it
+/// when the switch dies or hangs.
+fn interfaces(text: &mut Text, seen: &OvsSnapshot) {
+    let interfaces: &[Interface] = &seen.interfaces;
     let of = |port: &Interface| format!("{},{}", label("bridge", &port.bridge), label("interface", &port.name));
     let labels: Vec<String> = interfaces.iter().map(of).collect();
     let all = || interfaces.iter().zip(&labels);
+    let fresh = || all().filter(|(port, _)| is_fresh(seen, port));
     let mut family = text.family("ovs_interface_info", Gauge, "What an interface is for, and the VM it belongs to");
     for (port, labels) in all() {
         let role = match port.role {
@@ -153,30 +165,30 @@ fn interfaces(text: &mut Text, interfaces: &[Interface]) {
     }
     let mut family =
         text.family("ovs_interface_admin_up", Gauge, "Whether an interface is set up by whoever manages it");
-    for (port, labels) in all() {
+    for (port, labels) in fresh() {
         family.sample(labels, None, port.admin_up.map(flag));
     }
     let mut family = text.family("ovs_interface_link_up", Gauge, "Whether an interface has a link");
     for (port, labels) in all() {
-        family.sample(labels, None, port.link_up.map(flag));
+        family.sample(labels, None, link_up(seen, port).map(flag));
     }
     let mut family = text.family("ovs_interface_speed_bits_per_second", Gauge, "The speed of an interface");
-    for (port, labels) in all() {
+    for (port, labels) in fresh() {
         family.sample(labels, None, port.speed_bps.map(Count));
     }
     let mut family = text.family("ovs_interface_error", Gauge, "Whether the switch complains about an interface");
-    for (port, labels) in all() {
+    for (port, labels) in fresh() {
         family.sample(labels, None, Some(flag(port.error.is_some())));
     }
     for (statistic, name, help) in STATISTICS {
         let mut family = text.family(name, Counter, help);
-        for (port, labels) in all() {
+        for (port, labels) in fresh() {
             family.sample(labels, None, port.statistics.get(statistic).copied().map(Count));
         }
     }
     let help = "Counters of an interface, by the switch's own name for them";
     let mut family = text.family("ovs_interface_statistics", Counter, help);
-    for (port, labels) in all() {
+    for (port, labels) in fresh() {
         for (name, value) in port.statistics.iter().filter(|(name, _)| !is_known(name)) {
             family.sample(labels, Some(("statistic", &escaped(name))), Some(Count(*value)));
         }
@@ -189,18 +201,19 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
     let labels: Labelled<'_> = seen.bonds.iter().map(|bond| (bond.name.as_str(), of(bond))).collect();
     let all = || seen.bonds.iter().filter_map(|bond| Some((bond, labels.get(bond.name.as_str())?)));
     // How the members of the switch's bonds are only the switch knows.
-    let known = || all().filter(|(bond, _)| bond.kind == BondKind::Kernel || seen.switch.is_responsive());
+    let known = || all().filter(|(bond, _)| finding::is_known(seen, bond));
+    let configured = || all().filter(|(bond, _)| bond.kind == BondKind::Kernel || seen.database_connected);
+    let linked = || all().filter(|(bond, _)| bond.kind == BondKind::Kernel || knows_links(seen));
     let mut family = text.family("ovs_bond_members", Gauge, "Members of a bond");
-    for (bond, labels) in all() {
+    for (bond, labels) in configured() {
         family.sample(labels, None, Some(Count(bond.members.len() as u64)));
     }
     let mut family = text.family("ovs_bond_active_members", Gauge, "Members of a bond that carry traffic");
     for (bond, labels) in known() {
         family.sample(labels, None, Some(Count(bond.active_members() as u64)));
     }
-    let rows: [MemberRow; 3] = [
-        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| Some(flag(member.enabled))),
-        ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |member| member.link_up.map(flag)),
+    let rows: [MemberRow; 2] = [
+        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| member.enabled.map(flag)),
         ("ovs_bond_member_lacp_current", "Whether the partner of a member speaks LACP", |member| {
             member.lacp.as_deref().map(|lacp| flag(lacp == "current"))
         }),
@@ -211,6 +224,12 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
             for member in &bond.members {
                 family.sample(labels, Some(("member", &escaped(&member.name))), value(member));
             }
+        }
+    }
+    let mut family = text.family("ovs_bond_member_link_up", Gauge, "Whether a member of a bond has a link");
+    for (bond, labels) in linked() {
+        for member in &bond.members {
+            family.sample(labels, Some(("member", &escaped(&member.name))), member.link_up.map(flag));
         }
     }
 }

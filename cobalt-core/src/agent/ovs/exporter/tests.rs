@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     agent::{exporter::tests::check_format, ovs::tests::sound},
     api::OVSNodeStatus,
-    ovs::{DatapathCounters, MockOvsInspector, OvsFeatures, PmdCounters},
+    ovs::{Daemon, DatapathCounters, MockOvsInspector, OvsFeatures, PmdCounters},
 };
 
 fn switch(snapshot: OvsSnapshot, counters: OvsCounters) -> Arc<MockOvsInspector> {
@@ -99,10 +99,56 @@ async fn a_counter_nobody_has_heard_of_is_a_label_and_an_odd_name_is_escaped() {
 #[tokio::test]
 async fn the_bonds_of_a_switch_that_hangs_are_not_told() {
     let mut seen = sound();
-    seen.switch = crate::ovs::Daemon::Unresponsive;
+    seen.switch = Daemon::Unresponsive;
     let text = scrape(seen, OvsCounters::default()).await;
     assert!(text.contains("ovs_daemon_responsive{daemon=\"ovs-vswitchd\"} 0"));
     assert!(text.contains("ovs_bond_members{bond=\"bond0\"") && !text.contains("ovs_bond_active_members"));
+}
+
+/// The database keeps what the switch wrote last, and our copy what the database said last.
+#[tokio::test]
+async fn what_a_dead_switch_or_a_lost_database_said_last_is_not_told_as_if_it_were_so() {
+    type Change = fn(&mut OvsSnapshot);
+    let kernel = |seen: &mut OvsSnapshot| {
+        let mut bond = seen.bonds[0].clone();
+        (bond.name, bond.kind) = ("bond1".into(), crate::ovs::BondKind::Kernel);
+        bond.members.iter_mut().for_each(|member| member.name = format!("k-{}", member.name));
+        seen.bonds.push(bond);
+    };
+    let kernels = "ovs_bond_member_link_up{bond=\"bond1\",kind=\"kernel\",member=\"k-eth1\"} 1";
+    let links = ["ovs_interface_link_up{", "ovs_interface_speed_bits_per_second{", "ovs_interface_rx_packets_total{"];
+    let links = links.into_iter().chain(["ovs_bond_member_link_up{bond=\"bond0\""]);
+    let database = ["ovs_bridge_ports{", "ovs_configuration_pending"];
+    let all: Vec<&str> = links.clone().chain(database).collect();
+    let table: [(Change, Vec<&str>); 3] = [
+        (|seen| seen.switch = Daemon::Unresponsive, links.clone().collect()),
+        (|seen| seen.switch = Daemon::Absent, links.collect()),
+        (|seen| seen.database_connected = false, all.clone()),
+    ];
+    let well = scrape(sound(), OvsCounters::default()).await;
+    assert!(all.iter().all(|name| well.contains(&format!("\n{name}"))), "{well}");
+    for (fault, unknown) in table {
+        let mut seen = sound();
+        kernel(&mut seen);
+        fault(&mut seen);
+        let text = scrape(seen, OvsCounters::default()).await;
+        for name in unknown {
+            assert!(!text.contains(&format!("\n{name}")), "{name} in\n{text}");
+        }
+        assert!(text.contains(kernels), "the kernel can tell: {text}");
+        assert!(text.contains("ovs_interface_info{bridge=\"br-int\",interface=\"tap1\""), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn whether_a_controller_that_hangs_is_connected_is_not_told_and_one_that_died_is_not() {
+    let mut seen = sound();
+    seen.controller.as_mut().unwrap().daemon = Daemon::Unresponsive;
+    let text = scrape(seen.clone(), OvsCounters::default()).await;
+    assert!(!text.contains("ovn_controller_southbound_connected"), "unknown is not zero: {text}");
+    seen.controller.as_mut().unwrap().daemon = Daemon::Absent;
+    let text = scrape(seen, OvsCounters::default()).await;
+    assert!(text.contains("\novn_controller_southbound_connected 0\n"), "{text}");
 }
 
 #[tokio::test]

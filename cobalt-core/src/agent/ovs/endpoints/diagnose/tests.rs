@@ -33,7 +33,7 @@ fn interface(name: &str, role: InterfaceRole) -> Interface {
 
 fn member(name: &str, enabled: bool) -> BondMember {
     let lacp = Some("current".into());
-    BondMember { name: name.into(), enabled, link_up: Some(true), lacp, partner: None, speed_bps: None }
+    BondMember { name: name.into(), enabled: Some(enabled), link_up: Some(true), lacp, partner: None, speed_bps: None }
 }
 
 /// A host on which all is well.
@@ -109,8 +109,8 @@ fn each_fault_is_found_and_comes_with_advice() {
         (|s| s.database_connected = false, Critical, "DatabaseDisconnected", "ovsdb-server"),
         (|s| s.configuration_pending = true, Warning, "ConfigurationPending", "ovs-vswitchd"),
         (|s| s.bridges[0].flows = None, Critical, "BridgeUnresponsive", "br-int"),
-        (|s| s.bonds[0].members[0].enabled = false, Warning, "BondDegraded", "bond0"),
-        (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = false), Critical, "BondDown", "bond0"),
+        (|s| s.bonds[0].members[0].enabled = Some(false), Warning, "BondDegraded", "bond0"),
+        (|s| s.bonds[0].members.iter_mut().for_each(|m| m.enabled = Some(false)), Critical, "BondDown", "bond0"),
         (
             |s| s.switch = Daemon::Inaccessible { why: "permission denied".into() },
             Critical,
@@ -216,7 +216,7 @@ fn a_port_is_told_with_what_it_depends_on() {
     assert_eq!(named(&of_tap), [("NoFlows", "br-int"), ("Losses", "tap1")]);
     assert!(of_tap.findings[1].message.ends_with("rx_dropped 4"), "{of_tap:?}");
     assert_eq!(of_tap.summary, "nothing is wrong with port tap1", "hints are no findings");
-    snapshot.bonds[0].members[1].enabled = false;
+    snapshot.bonds[0].members[1].enabled = Some(false);
     let of_card = port(&snapshot, &snapshot.interfaces[1]);
     assert!(named(&of_card).contains(&("BondDegraded", "bond0")), "{of_card:?}");
     assert!(!named(&port(&snapshot, &snapshot.interfaces[0])).contains(&("BondDegraded", "bond0")), "not its bond");
