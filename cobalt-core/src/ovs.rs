@@ -209,6 +209,12 @@ impl Bond {
         self.members.iter().filter(|member| member.enabled).count()
     }
 
+    /// Whether anybody could tell if this member carries traffic. The kernel keeps how LACP fares from the unprivileged, and
+    /// a link alone says nothing of a partner; without a link there is nothing to ask.
+    pub fn knows(&self, member: &BondMember) -> bool {
+        self.kind != BondKind::Kernel || !self.lacp || member.lacp.is_some() || member.link_up != Some(true)
+    }
+
     /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
     /// at a time.
     pub fn is_sound(&self, member: &BondMember) -> bool {
@@ -222,7 +228,7 @@ impl Bond {
 pub struct BondMember {
     /// The interface.
     pub name: String,
-    /// Whether the bond sends over it. This is the truth; a link that is up is not.
+    /// Whether the bond sends over it. This is the truth, where the bond [knows](Bond::knows); a link that is up is not.
     pub enabled: bool,
     /// Whether its link is up; `None` if nobody says.
     pub link_up: Option<bool>,

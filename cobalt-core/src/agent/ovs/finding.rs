@@ -271,7 +271,9 @@ pub fn find(seen: &OvsSnapshot, memory: &Memory, config: &Config) -> Vec<Finding
     {
         let flows = cookies.values().fold(0_u64, |sum, flows| sum.saturating_add(*flows));
         let bridge = &config.integration_bridge;
-        let message = format!("{flows} flows with {} cookies that nothing in OVN explains on {bridge}", cookies.len());
+        let count = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let (flows, cookies) = (count(flows, "flow"), count(cookies.len() as u64, "cookie"));
+        let message = format!("{flows} with {cookies} that nothing in OVN explains on {bridge}");
         all.push(Finding::new(IssueType::StaleFlows, bridge, message));
     }
     all.sort_by(|a, b| (a.type_, &a.object).cmp(&(b.type_, &b.object)));

@@ -181,20 +181,25 @@ fn known_bond(bond: &Bond) -> api::Bond {
     let word = match bond.active_members() {
         0 => words::DOWN,
         _ if !bond.members.iter().all(|member| bond.is_sound(member)) => words::DEGRADED,
+        _ if !knows_all(bond) => words::UNKNOWN,
         _ => words::ACTIVE,
     };
     let member = |member: &crate::ovs::BondMember| api::BondMember {
         name: member.name.clone(),
-        enabled: Some(member.enabled),
+        enabled: bond.knows(member).then_some(member.enabled),
         lacp: member.lacp.clone(),
         partner: member.partner.clone(),
     };
     api::Bond {
         status: Some(word.to_owned()),
-        active_members: Some(count(bond.active_members())),
+        active_members: knows_all(bond).then(|| count(bond.active_members())),
         member_status: Some(bond.members.iter().map(member).collect()),
         ..unknown_bond(bond)
     }
+}
+
+fn knows_all(bond: &Bond) -> bool {
+    bond.members.iter().all(|member| bond.knows(member))
 }
 
 /// A bond of a switch that does not answer: what is configured, not how it is.
@@ -431,6 +436,12 @@ fn bonds_condition(seen: &OvsSnapshot, found: &[Finding]) -> Condition {
     if asleep || (judged.is_true() && !seen.database_connected && seen.bonds.is_empty()) {
         let message = "Nobody can tell how the bonds of the switch are while it does not answer";
         return Condition::new(type_, ConditionStatus::Unknown, "SwitchUnresponsive", message);
+    }
+    let unknown: Vec<&str> = seen.bonds.iter().filter(|bond| !knows_all(bond)).map(|bond| bond.name.as_str()).collect();
+    if judged.is_true() && !unknown.is_empty() {
+        let names = unknown.join(", ");
+        let message = format!("The kernel does not tell the agent how LACP fares (CAP_NET_ADMIN): {names}");
+        return Condition::new(type_, ConditionStatus::Unknown, "NotKnown", message);
     }
     judged
 }

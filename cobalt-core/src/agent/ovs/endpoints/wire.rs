@@ -425,8 +425,9 @@ pub struct Bond {
 pub struct BondMember {
     /// The interface.
     pub name: String,
-    /// Whether the bond sends over it.
-    pub enabled: bool,
+    /// Whether the bond sends over it; absent if nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     /// Whether its link is up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_up: Option<bool>,
@@ -444,14 +445,14 @@ impl From<ovs::Bond> for Bond {
             ovs::BondKind::Ovs => "ovs",
             ovs::BondKind::Kernel => "kernel",
         };
-        let member = |from: ovs::BondMember| BondMember {
-            name: from.name,
-            enabled: from.enabled,
-            link_up: from.link_up,
-            lacp: from.lacp,
-            partner: from.partner,
+        let member = |member: &ovs::BondMember| BondMember {
+            name: member.name.clone(),
+            enabled: from.knows(member).then_some(member.enabled),
+            link_up: member.link_up,
+            lacp: member.lacp.clone(),
+            partner: member.partner.clone(),
         };
-        let members = from.members.into_iter().map(member).collect();
+        let members = from.members.iter().map(member).collect();
         Self { name: from.name, kind: kind.into(), mode: from.mode, lacp: from.lacp, members }
     }
 }

@@ -28,7 +28,7 @@ const STATISTICS: [(&str, &str, &str); 8] = [
 ];
 
 /// A family about members of bonds: its name, what it is, and its value.
-type MemberRow = (&'static str, &'static str, fn(&BondMember) -> Option<Value>);
+type MemberRow = (&'static str, &'static str, fn(&Bond, &BondMember) -> Option<Value>);
 /// A family about datapaths.
 type DatapathRow = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> Option<Value>);
 /// A family about threads that forward packets: its name, what it is, and the label and value of each of its series.
@@ -196,12 +196,15 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
     }
     let mut family = text.family("ovs_bond_active_members", Gauge, "Members of a bond that carry traffic");
     for (bond, labels) in known() {
-        family.sample(labels, None, Some(Count(bond.active_members() as u64)));
+        let told = bond.members.iter().all(|member| bond.knows(member));
+        family.sample(labels, None, told.then(|| Count(bond.active_members() as u64)));
     }
     let rows: [MemberRow; 3] = [
-        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| Some(flag(member.enabled))),
-        ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |member| member.link_up.map(flag)),
-        ("ovs_bond_member_lacp_current", "Whether the partner of a member speaks LACP", |member| {
+        ("ovs_bond_member_enabled", "Whether a bond sends over a member", |bond, member| {
+            bond.knows(member).then(|| flag(member.enabled))
+        }),
+        ("ovs_bond_member_link_up", "Whether a member of a bond has a link", |_, member| member.link_up.map(flag)),
+        ("ovs_bond_member_lacp_current", "Whether the partner of a member speaks LACP", |_, member| {
             member.lacp.as_deref().map(|lacp| flag(lacp == "current"))
         }),
     ];
@@ -209,7 +212,7 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
         let mut family = text.family(name, Gauge, help);
         for (bond, labels) in known() {
             for member in &bond.members {
-                family.sample(labels, Some(("member", &escaped(&member.name))), value(member));
+                family.sample(labels, Some(("member", &escaped(&member.name))), value(bond, member));
             }
         }
     }
