@@ -210,11 +210,21 @@ impl Bond {
         self.members.iter().filter(|member| member.enabled == Some(true)).count()
     }
 
+    /// Whether of every member is known if it carries traffic.
+    pub fn is_told(&self) -> bool {
+        self.members.iter().all(|member| member.enabled.is_some())
+    }
+
     /// Whether a member does its part: it carries traffic, or it waits with a link in a bond of the kernel's that uses one
     /// at a time.
     pub fn is_sound(&self, member: &BondMember) -> bool {
         let waits = self.kind == BondKind::Kernel && self.mode == "active-backup" && member.link_up == Some(true);
         member.enabled == Some(true) || (waits && self.active_members() > 0)
+    }
+
+    /// Whether a member is known not to do its part.
+    pub fn is_unsound(&self, member: &BondMember) -> bool {
+        member.enabled.is_some() && !self.is_sound(member)
     }
 }
 
@@ -224,7 +234,7 @@ pub struct BondMember {
     /// The interface.
     pub name: String,
     /// Whether the bond sends over it, which a link that is up does not say; `None` if whoever makes the bond has not
-    /// said.
+    /// said. The kernel keeps how LACP fares from the unprivileged.
     pub enabled: Option<bool>,
     /// Whether its link is up; `None` if nobody says.
     pub link_up: Option<bool>,

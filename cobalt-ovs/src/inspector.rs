@@ -116,6 +116,12 @@ impl OvsSwitch {
         let _ = self.inner.copies.acquire().await;
     }
 
+    /// Removes what is left of captures whose time is over, whoever made them, and tells how many mirrors there were. A
+    /// program that is killed cannot remove its own. Where the switch is [swept](OvsOptions::sweep), that happens by itself.
+    pub async fn remove_overdue(&self) -> Result<usize, Error> {
+        capture::clean_overdue(&self.inner.database).await
+    }
+
     /// How the connection to the switch's database fares.
     pub fn database_state(&self) -> ReplicaState {
         self.inner.database.state()

@@ -22,8 +22,9 @@ const SIMULATED: [&str; 2] = ["cobalt-apiserver", "cobalt-sim"];
 /// The integration tests on hosts with a real libvirtd: the hosts themselves, and what talks to them.
 const LIBVIRT: [&str; 2] = ["hosts", "real"];
 
-/// The integration tests on nodes with a real Open vSwitch: the nodes themselves, the clients, and the agent.
-const OVS: [&str; 3] = ["nodes", "real_switch", "real_agent"];
+/// The integration tests on nodes with a real Open vSwitch: the nodes themselves, the clients, the agent, and the command
+/// line.
+const OVS: [&str; 4] = ["nodes", "real_switch", "real_agent", "real_ctl"];
 
 /// The integration tests on a real OpenStack control plane, likewise: the plane, the clients, and the operator.
 const OPENSTACK: [&str; 3] = ["openstack", "openstack-real", "operator-real"];

@@ -6,15 +6,20 @@
 //!
 //! 1. at the start of the program, and before each capture: [`find`] what an earlier run left behind, [`remove`] it;
 //! 2. [`start`], and wait for the device named in it; [`bring_up`](super::bring_up) the device and capture on it;
-//! 3. [`find`] and [`remove`] again, however the capture ended.
+//! 3. [`find`] and [`remove`] again, however the capture ended;
+//! 4. now and then: [`remove`] what [`is_over`], whoever made it.
 //!
 //! What is ours is told by [`TAG`] in `external_ids`, so that a crash between the steps leaves nothing that the next run
-//! would not recognize. A mirror or a port without it is never touched.
+//! would not recognize. A mirror or a port without it is never touched. A program that is killed may have no next run;
+//! so each mirror says by [`UNTIL`] when its capture is over, and from then on any program may remove it.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The key in `external_ids` of every row made here. Its value says who made it.
 pub const TAG: &str = "cobalt-capture";
+/// The key of the moment when the capture is over, in seconds since 1970.
+pub const UNTIL: &str = "cobalt-capture-until";
 
 /// A mirror to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +30,10 @@ pub struct Mirror<'a> {
     pub port: &'a str,
     /// The mirrored port's row.
     pub port_uuid: &'a str,
-    /// Who makes it: the value of [`TAG`]. Programs with different values do not remove each other's.
+    /// Who makes it: the value of [`TAG`]. Programs with different values do not remove each other's before its time.
     pub owner: &'a str,
+    /// When its capture is certainly over.
+    pub until: Timestamp,
     /// Told apart from other mirrors of the same owner by this number.
     pub number: u32,
 }
@@ -38,13 +45,22 @@ impl Mirror<'_> {
     }
 }
 
-fn tag(owner: &str, port: &str) -> Value {
-    json!(["map", [[TAG, owner], ["cobalt-capture-port", port]]])
+fn tag(mirror: &Mirror<'_>) -> Value {
+    let until = mirror.until.as_second().to_string();
+    json!(["map", [[TAG, mirror.owner], [UNTIL, until], ["cobalt-capture-port", mirror.port]]])
+}
+
+/// Whether a row is ours and its capture is over, by its [`TAG`] and its [`UNTIL`]. One of ours without a moment that can
+/// be read is, too: it would stay for ever, and each packet be copied.
+pub fn is_over(tag: Option<&str>, until: Option<&str>, now: Timestamp) -> bool {
+    let until = until.and_then(|until| until.parse::<i64>().ok());
+    tag.is_some() && until.is_none_or(|until| until < now.as_second())
 }
 
 /// The operations that make the mirror. They fail, and change nothing, if the mirrored port is not there any more.
 ///
 /// ```
+/// use cobalt_core::jiff::{SignedDuration, Timestamp};
 /// use cobalt_ovs::capture::mirror::{Mirror, start};
 ///
 /// let mirror = Mirror {
@@ -52,6 +68,7 @@ fn tag(owner: &str, port: &str) -> Value {
 ///     port: "vhu0",
 ///     port_uuid: "25f3b329-8895-45e1-85ba-873ca3de001d",
 ///     owner: "cobalt-ovs-agent",
+///     until: Timestamp::now() + SignedDuration::from_secs(60),
 ///     number: 7,
 /// };
 /// let operations = start(&mirror);
@@ -60,7 +77,7 @@ fn tag(owner: &str, port: &str) -> Value {
 /// ```
 pub fn start(mirror: &Mirror<'_>) -> Vec<Value> {
     let device = mirror.device();
-    let external_ids = tag(mirror.owner, mirror.port);
+    let external_ids = tag(mirror);
     let mirrored = json!(["uuid", mirror.port_uuid]);
     vec![
         json!({
@@ -154,17 +171,35 @@ mod tests {
 
     #[test]
     fn the_name_of_the_device_fits_the_kernel() {
-        let mirror = Mirror { bridge: "b", port: "p", port_uuid: "u", owner: "o", number: u32::MAX };
+        let mirror =
+            Mirror { bridge: "b", port: "p", port_uuid: "u", owner: "o", until: Timestamp::MAX, number: u32::MAX };
         assert!(mirror.device().len() <= 15);
     }
 
     #[test]
-    fn every_row_that_is_made_carries_the_tag() {
-        let mirror = Mirror { bridge: "br-int", port: "vhu0", port_uuid: "u", owner: "agent", number: 1 };
+    fn every_row_that_is_made_carries_the_tag_and_its_time() {
+        let until = Timestamp::from_second(1_800_000_000).unwrap();
+        let mirror = Mirror { bridge: "br-int", port: "vhu0", port_uuid: "u", owner: "agent", until, number: 1 };
         let inserted: Vec<_> = start(&mirror).into_iter().filter(|operation| operation["op"] == "insert").collect();
         assert_eq!(inserted.len(), 3);
         for operation in inserted {
             assert_eq!(operation["row"]["external_ids"][1][0], json!([TAG, "agent"]), "{operation}");
+            assert_eq!(operation["row"]["external_ids"][1][1], json!([UNTIL, "1800000000"]), "{operation}");
+        }
+    }
+
+    #[test]
+    fn ours_is_over_after_its_time_or_without_one_and_others_never_are() {
+        let now = Timestamp::from_second(1000).unwrap();
+        for (tag, until, over) in [
+            (Some("anybody"), Some("1000"), false),
+            (Some("anybody"), Some("999"), true),
+            (Some("anybody"), Some("soon"), true),
+            (Some("anybody"), None, true),
+            (None, Some("1"), false),
+            (None, None, false),
+        ] {
+            assert_eq!(is_over(tag, until, now), over, "{tag:?} {until:?}");
         }
     }
 

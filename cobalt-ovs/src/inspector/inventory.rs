@@ -31,6 +31,8 @@ pub(super) fn follow() -> Follow {
             ],
         )
         .table("Controller", ["is_connected"])
+        // Those of captures are to be removed after their time.
+        .table("Mirror", ["external_ids"])
 }
 
 /// The configuration and the state that the database knows.

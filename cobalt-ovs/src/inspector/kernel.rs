@@ -3,6 +3,10 @@
 //! A bond of the kernel is one interface to the switch, which cannot say how its members fare. The kernel can: in
 //! `/proc/net/bonding`. Only bonds that carry traffic of a bridge are looked at: in it, below something in it, or where
 //! its tunnels leave.
+//!
+//! How LACP fares that file tells only to who has `CAP_NET_ADMIN`. The states and aggregators are in `/sys/class/net` for
+//! everybody, on kernels that have them; where neither tells, a member with a link has no state, and nobody may take it
+//! for one that carries traffic.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,10 +42,10 @@ pub(super) fn bonds(root: &Path, devices: &BTreeMap<String, String>) -> Vec<Kern
         for _ in 0..MAX_DEPTH {
             level.retain(|device| seen.insert(device.clone()));
             for device in &level {
-                if let Some(bond) =
-                    plain(device).and_then(|name| read(&bonding.join(name))).and_then(|text| parse(device, &text))
-                {
-                    found.push(with_interfaces(bond, bridge, &net));
+                let text = plain(device).and_then(|name| read(&bonding.join(name)));
+                if let Some(mut report) = text.and_then(|text| Report::read(&text)) {
+                    report.complete(device, &net);
+                    found.push(with_interfaces(report.bond(device), bridge, &net));
                 }
             }
             level = level.iter().flat_map(|device| lower(&net, device)).collect();
@@ -119,7 +123,7 @@ fn statistics(directory: Option<&Path>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What is known of one member while its section is read.
+/// What the kernel says of one member.
 #[derive(Debug, Default)]
 struct Section {
     name: String,
@@ -130,78 +134,124 @@ struct Section {
     partner: Option<String>,
 }
 
-/// Reads a file of `/proc/net/bonding`. The LACP details are there for privileged readers only.
-fn parse(name: &str, text: &str) -> Option<Bond> {
-    let (mut mode, mut active, mut active_aggregator) = (None, None, None);
-    let mut sections: Vec<Section> = Vec::new();
-    let mut of_partner = false;
-    for line in text.lines() {
-        let line = line.trim();
-        let Some((key, value)) = line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) else {
-            continue;
-        };
-        if key == "Slave Interface" {
-            sections.push(Section { name: value.to_owned(), ..Section::default() });
-            continue;
-        }
-        let Some(member) = sections.last_mut() else {
-            match key {
-                "Bonding Mode" => mode = Some(mode_name(value)),
-                "Currently Active Slave" => active = Some(value.to_owned()),
-                "Aggregator ID" => active_aggregator = Some(value.to_owned()),
-                _ => {}
-            }
-            continue;
-        };
-        match key {
-            "MII Status" => member.link_up = Some(value == "up"),
-            // `Unknown` without a link.
-            "Speed" => {
-                let megabits = value.strip_suffix(" Mbps").and_then(|number| number.parse::<u64>().ok());
-                member.speed_bps = megabits.and_then(|megabits| megabits.checked_mul(1_000_000));
-            }
-            "Aggregator ID" => member.aggregator = Some(value.to_owned()),
-            "details actor lacp pdu" => of_partner = false,
-            "details partner lacp pdu" => of_partner = true,
-            "system mac address" if of_partner => {
-                member.partner = Some(value.to_owned()).filter(|mac| mac != "00:00:00:00:00:00");
-            }
-            "port state" if !of_partner => member.actor_state = value.parse().ok(),
-            _ => {}
-        }
-    }
-    let mode = mode?;
-    let lacp = mode == "802.3ad";
-    let mut members: Vec<BondMember> = sections
-        .into_iter()
-        .map(|section| {
-            let up = section.link_up == Some(true);
-            let enabled = up
-                && match mode {
-                    "active-backup" => active.as_deref() == Some(&section.name),
-                    "802.3ad" => carries(&section, active_aggregator.as_deref()),
-                    _ => true,
-                };
-            BondMember {
-                enabled: Some(enabled),
-                link_up: section.link_up,
-                speed_bps: section.speed_bps,
-                lacp: lacp.then_some(section.actor_state).flatten().map(|state| lacp_state(state).to_owned()),
-                partner: section.partner,
-                name: section.name,
-            }
-        })
-        .collect();
-    members.sort_by(|one, other| one.name.cmp(&other.name));
-    Some(Bond { name: name.to_owned(), kind: BondKind::Kernel, mode: mode.to_owned(), lacp, members })
+/// What the kernel says of one bond.
+#[derive(Debug)]
+struct Report {
+    mode: &'static str,
+    /// The member in use, where one at a time is.
+    active: Option<String>,
+    /// The aggregator in use.
+    aggregator: Option<String>,
+    sections: Vec<Section>,
 }
 
-/// Whether a member of an LACP bond is in the aggregate that is in use, and lets traffic through.
+impl Report {
+    /// Reads a file of `/proc/net/bonding`. The LACP details are there for privileged readers only.
+    fn read(text: &str) -> Option<Self> {
+        let (mut mode, mut active, mut aggregator) = (None, None, None);
+        let mut sections: Vec<Section> = Vec::new();
+        let mut of_partner = false;
+        for line in text.lines() {
+            let line = line.trim();
+            let Some((key, value)) = line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) else {
+                continue;
+            };
+            if key == "Slave Interface" {
+                sections.push(Section { name: value.to_owned(), ..Section::default() });
+                continue;
+            }
+            let Some(member) = sections.last_mut() else {
+                match key {
+                    "Bonding Mode" => mode = Some(mode_name(value)),
+                    "Currently Active Slave" => active = Some(value.to_owned()),
+                    "Aggregator ID" => aggregator = Some(value.to_owned()),
+                    _ => {}
+                }
+                continue;
+            };
+            match key {
+                "MII Status" => member.link_up = Some(value == "up"),
+                // `Unknown` without a link.
+                "Speed" => {
+                    let megabits = value.strip_suffix(" Mbps").and_then(|number| number.parse::<u64>().ok());
+                    member.speed_bps = megabits.and_then(|megabits| megabits.checked_mul(1_000_000));
+                }
+                "Aggregator ID" => member.aggregator = Some(value.to_owned()),
+                "details actor lacp pdu" => of_partner = false,
+                "details partner lacp pdu" => of_partner = true,
+                "system mac address" if of_partner => {
+                    member.partner = Some(value.to_owned()).filter(|mac| mac != "00:00:00:00:00:00");
+                }
+                "port state" if !of_partner => member.actor_state = value.parse().ok(),
+                _ => {}
+            }
+        }
+        Some(Self { mode: mode?, active, aggregator, sections })
+    }
+
+    fn is_lacp(&self) -> bool {
+        self.mode == "802.3ad"
+    }
+
+    /// Fills in from `/sys/class/net` what an unprivileged reader was not told of LACP.
+    fn complete(&mut self, device: &str, net: &Path) {
+        if !self.is_lacp() {
+            return;
+        }
+        let number = |device: &str, path: &str| {
+            let text = read(&net.join(plain(device)?).join(path))?;
+            // `N/A` is what stands where there is none.
+            text.trim().parse::<u64>().ok()
+        };
+        if self.aggregator.is_none() {
+            self.aggregator = number(device, "bonding/ad_aggregator").map(|id| id.to_string());
+        }
+        for member in &mut self.sections {
+            if member.actor_state.is_none() {
+                let state = number(&member.name, "bonding_slave/ad_actor_oper_port_state");
+                member.actor_state = state.and_then(|state| u8::try_from(state).ok());
+            }
+            if member.aggregator.is_none() {
+                member.aggregator = number(&member.name, "bonding_slave/ad_aggregator_id").map(|id| id.to_string());
+            }
+        }
+    }
+
+    fn bond(self, name: &str) -> Bond {
+        let lacp = self.is_lacp();
+        let Self { mode, active, aggregator, sections } = self;
+        let mut members: Vec<BondMember> = sections
+            .into_iter()
+            .map(|section| {
+                let up = section.link_up == Some(true);
+                let enabled = match mode {
+                    _ if !up => Some(false),
+                    "active-backup" => Some(active.as_deref() == Some(&section.name)),
+                    // A link alone says nothing of a partner, and the kernel keeps how LACP fares from the unprivileged.
+                    "802.3ad" => section.actor_state.map(|_| carries(&section, aggregator.as_deref())),
+                    _ => Some(true),
+                };
+                BondMember {
+                    enabled,
+                    link_up: section.link_up,
+                    speed_bps: section.speed_bps,
+                    lacp: lacp.then_some(section.actor_state).flatten().map(|state| lacp_state(state).to_owned()),
+                    partner: section.partner,
+                    name: section.name,
+                }
+            })
+            .collect();
+        members.sort_by(|one, other| one.name.cmp(&other.name));
+        Bond { name: name.to_owned(), kind: BondKind::Kernel, mode: mode.to_owned(), lacp, members }
+    }
+}
+
+/// Whether a member of an LACP bond is in the aggregate that is in use, and lets traffic through. Where its state is not
+/// told, nobody asks.
 fn carries(member: &Section, active: Option<&str>) -> bool {
     const DISTRIBUTING: u8 = 0x20;
     let chosen = match (member.aggregator.as_deref(), active) {
         (Some(member), Some(active)) => member == active,
-        // Not told to the unprivileged: the link is all there is.
         _ => true,
     };
     chosen && member.actor_state.is_none_or(|state| state & DISTRIBUTING != 0)

@@ -139,7 +139,8 @@ impl OvsOptions {
     }
 
     /// Whether mirrors that an earlier run of this owner has left behind are removed, as soon as the database can be
-    /// reached. For the one program that runs all the time; a look must not end the capture of another. No.
+    /// reached, and from then on those of anybody whose capture is over by its time. For the one program that runs all the
+    /// time; a look must not end the capture of another. No.
     pub fn sweep(mut self, sweep: bool) -> Self {
         self.sweep = sweep;
         self

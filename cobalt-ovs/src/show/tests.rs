@@ -201,6 +201,18 @@ fn a_packet_for_another_host_leaves_by_its_tunnel() {
 }
 
 #[test]
+fn a_packet_that_left_by_one_of_several_tunnels_is_not_dropped_where_no_table_names_it() {
+    let another = "    ovn-hv3-0 4/9: (geneve: csum=true, key=flow, remote_ip=172.31.0.13)\n";
+    let known = recorded!("dpif");
+    let place = known.find("    ovn-hv2-0").unwrap();
+    let ports = ports(&format!("{}{another}{}", &known[..place], &known[place..]));
+    assert_eq!(ports.datapath(9).count(), 2);
+    assert_eq!(trace(recorded!("trace-tunnel"), &ports).verdict, forwarded(&["ovn-hv2-0"]));
+    let unnamed = recorded!("trace-tunnel").replace("output:3", "output:NXM_NX_REG15[]");
+    assert_eq!(trace(&unnamed, &ports).verdict, forwarded(&["datapath port 9"]));
+}
+
+#[test]
 fn a_patch_leads_to_the_next_bridge() {
     let trace = traced(recorded!("trace-from-provider"));
     let mut bridges: Vec<_> = trace.steps.iter().map(|step| step.bridge.as_str()).collect();

@@ -19,7 +19,7 @@ const LOG: &str = "controller(userdata=00.00.00.07.";
 
 /// Reads a trace. The ports in it are numbers; `ports` knows their names.
 ///
-/// A port that `ports` does not know is called by its number. Where the switch leaves the choice of the way to a hash
+/// A port that `ports` does not know is called by its number, and so is one of several tunnels that no table names. Where the switch leaves the choice of the way to a hash
 /// of the packet, the trace ends: the verdict then names the group, or `bond`, that chooses.
 pub fn trace(text: &str, ports: &Ports) -> Trace {
     let mut reader = Reader::default();
@@ -119,6 +119,10 @@ impl Reader {
                 several => {
                     let meant = |name: &str| several.iter().any(|port| port.name == name);
                     let sent: Vec<String> = self.sent(ports).filter(|name| meant(name)).collect();
+                    // Where they do not, as with a port that comes from a register, it has left all the same.
+                    if sent.is_empty() {
+                        push(format!("datapath port {number}"));
+                    }
                     sent.into_iter().for_each(&mut push);
                 }
             }

@@ -83,29 +83,57 @@ fn what_leaves_by_a_tunnel_is_captured_and_the_mirror_goes_with_the_stream() {
 }
 
 #[test]
-fn what_a_crash_left_behind_is_swept_by_the_next_run_and_by_nobody_else() {
-    let Some(node) = own("what_a_crash_left_behind_is_swept_by_the_next_run_and_by_nobody_else") else { return };
+fn what_a_crash_left_behind_is_swept_by_the_next_run_and_before_its_time_by_nobody_else() {
+    const NAME: &str = "what_a_crash_left_behind_is_swept_by_the_next_run_and_before_its_time_by_nobody_else";
+    let Some(node) = own(NAME) else { return };
     let tunnel = node.tunnel().unwrap();
     let node = &node;
     // A mirror of somebody else's is never touched.
     let foreign = ["--", "--id=@m", "create", "Mirror", "name=foreign", "--", "set", "Bridge", "br-ex", "mirrors=@m"];
     node.vsctl(foreign).unwrap();
-    on(node, async move || {
-        let switch = connect(switch_options(node).owner("agent")).await;
-        let stream = switch.capture(&request(&tunnel)).await.unwrap();
-        // As a crash does: nobody is there to clean up.
-        std::mem::forget((stream, switch));
-    });
-    assert!(left(node).contains("cobalt"), "{}", left(node));
+    crash(node, &request(&tunnel));
     on(node, async move || {
         // Another program, and a look that changes nothing, leave it alone.
         let others = connect(switch_options(node).owner("cobaltctl").sweep(true)).await;
         let look = connect(switch_options(node).owner("agent")).await;
         tokio::time::timeout(LIMIT, others.settled()).await.unwrap();
         tokio::time::timeout(LIMIT, look.settled()).await.unwrap();
+        assert_eq!(others.remove_overdue().await.unwrap(), 0);
         assert!(left(node).contains("cobalt"), "{}", left(node));
         let next = connect(switch_options(node).owner("agent").sweep(true)).await;
         until("the sweep", async || left(node) == "foreign").await;
         drop(next);
     });
+}
+
+#[test]
+fn what_is_left_of_a_capture_after_its_time_is_swept_by_any_program_that_runs_all_the_time() {
+    const NAME: &str = "what_is_left_of_a_capture_after_its_time_is_swept_by_any_program_that_runs_all_the_time";
+    let Some(node) = own(NAME) else { return };
+    let tunnel = node.tunnel().unwrap();
+    let node = &node;
+    node.vsctl(["--", "--id=@m", "create", "Mirror", "name=foreign", "--", "set", "Bridge", "br-ex", "mirrors=@m"])
+        .unwrap();
+    on(node, async move || {
+        // It is there already when the other crashes, and has swept what it found at its start.
+        let others = connect(switch_options(node).owner("cobaltctl").sweep(true)).await;
+        tokio::time::timeout(LIMIT, others.settled()).await.unwrap();
+        let short = CaptureRequest { duration: std::time::Duration::from_secs(2), ..request(&tunnel) };
+        let crashed = connect(switch_options(node).owner("agent")).await;
+        let stream = crashed.capture(&short).await.unwrap();
+        assert!(left(node).contains("cobalt"), "{}", left(node));
+        std::mem::forget((stream, crashed));
+        until("the sweep", async || left(node) == "foreign").await;
+    });
+}
+
+/// Begins a capture and lets nobody clean up after it.
+fn crash(node: &Node, request: &CaptureRequest) {
+    on(node, async move || {
+        let switch = connect(switch_options(node).owner("agent")).await;
+        let stream = switch.capture(request).await.unwrap();
+        // As a crash does.
+        std::mem::forget((stream, switch));
+    });
+    assert!(left(node).contains("cobalt"), "{}", left(node));
 }

@@ -1,8 +1,8 @@
 //! Who gets in.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
-use axum::body::Body;
+use axum::{body::Body, extract::ConnectInfo};
 use cobalt_apiserver::{
     Verb,
     faults::{Effect, Fault, Matcher},
@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
 
-use crate::rig::{NAMESPACE, Rig, ask, bytes, send};
+use crate::rig::{NAMESPACE, Rig, ask, bytes, request, send};
 
 fn is_status(body: &Value, code: StatusCode, words: &[&str]) {
     assert_eq!((&body["kind"], &body["status"]), (&json!("Status"), &json!("Failure")), "{body}");
@@ -175,4 +175,27 @@ async fn strangers_cannot_load_the_api_server_through_the_agent() {
     assert_eq!(code, StatusCode::OK, "whoever is known is not held back with them");
     let asked = rig.server.counters().sum(|key| key.resource.starts_with("tokenreviews")).requests;
     assert!(asked <= 100, "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_at_one_address_keeps_nobody_at_another_out() {
+    let rig = Rig::new().await;
+    let router = rig.router();
+    let ask_from = async |address: &str, token: &str| {
+        let mut request = request("GET", "/v1/doctor", token, &Value::Null);
+        let peer = SocketAddr::new(address.parse().unwrap(), 40000);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        send(&router, request).await.status()
+    };
+    let mut held_back = 0;
+    for number in 0..200 {
+        // As many addresses as anybody has who has one IPv6 network.
+        let address = format!("2001:db8::{number:x}");
+        let code = ask_from(&address, &format!("guess-{number}")).await;
+        held_back += usize::from(code == StatusCode::TOO_MANY_REQUESTS);
+    }
+    assert!(held_back >= 180, "{held_back}");
+    assert_eq!(ask_from("2001:db8::1", "alices-token").await, StatusCode::TOO_MANY_REQUESTS, "nor is it told apart");
+    assert_eq!(ask_from("192.0.2.7", "alices-token").await, StatusCode::OK, "her first question, from elsewhere");
+    assert_eq!(ask_from("2001:db8::1", "alices-token").await, StatusCode::OK, "who is known is let in from anywhere");
 }

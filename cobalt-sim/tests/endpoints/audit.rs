@@ -45,6 +45,26 @@ async fn a_trace_and_a_capture_are_told_with_the_name_of_whoever_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_sees_to_captures_that_are_kept_is_named_once_in_a_while() {
+    let rig = Rig::new().await;
+    let (router, tap) = (rig.router(), rig.taps().await.remove(0).0);
+    let (_, started) = ask(&router, "POST", "/v1/captures", "alices-token", json!({"port": tap, "seconds": 1})).await;
+    let path = format!("/v1/captures/{}", started["id"].as_str().unwrap());
+    for _ in 0..5 {
+        bytes(send(&router, request("GET", &path, "alices-token", &Value::Null)).await).await;
+        assert_eq!(ask(&router, "GET", "/v1/captures", "alices-token", Value::Null).await.0, StatusCode::OK);
+    }
+    assert_eq!(ask(&router, "DELETE", &path, "alices-token", Value::Null).await.0, StatusCode::OK);
+    let robot = rig.service_account("robot", &[]).await;
+    assert_eq!(ask(&router, "GET", &path, &robot, Value::Null).await.0, StatusCode::NOT_FOUND);
+    let events = rig.events().await;
+    let told = told(&events);
+    let reads: Vec<_> = told.iter().filter(|(reason, _)| *reason == "CapturesRead").map(|(_, note)| *note).collect();
+    let robot = format!("system:serviceaccount:{NAMESPACE}:robot sees to captures that are kept");
+    assert_eq!(reads, ["alice sees to captures that are kept", robot.as_str()], "whoever found nothing, too: {told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_was_refused_is_named_too() {
     let rig = Rig::new().await;
     let router = rig.router();

@@ -24,7 +24,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::timeout,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
@@ -66,13 +66,20 @@ impl Served {
     }
 
     async fn connect(&self, authority: &str, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connect_from("127.0.0.1", authority, name).await
+    }
+
+    /// From another address of the loopback.
+    async fn connect_from(&self, from: &str, authority: &str, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(authority.as_bytes()) {
             roots.add(root.unwrap()).unwrap();
         }
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
-        let stream = TcpStream::connect(self.address()).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        let stream = socket.connect(self.address().parse().unwrap()).await.unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         TlsConnector::from(Arc::new(config.with_no_client_auth())).connect(name, stream).await
     }
@@ -169,6 +176,45 @@ async fn store(rig: &Rig, (authority, certificate, key): &(String, String, Strin
     });
     let params = PatchParams::apply("test").force();
     secrets.patch("endpoints-tls", &params, &Patch::Apply(&secret)).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_holds_many_connections_is_hung_up_on_and_others_are_served() {
+    let rig = Rig::new().await.limits(|limits| {
+        limits.connections.open_per_peer = 2;
+        limits.guard.peer_burst = 1;
+        limits.guard.peer_refill = LONG;
+    });
+    let mut served = serve(&rig, rig.endpoints(rig.switch())).await;
+    let (authority, name) = (served.authority(None).await, rig.host.to_string());
+    let held = [
+        served.connect_from("127.0.0.2", &authority, &name).await.unwrap(),
+        served.connect_from("127.0.0.2", &authority, &name).await.unwrap(),
+    ];
+    let third = timeout(LONG, served.connect_from("127.0.0.2", &authority, &name)).await.unwrap();
+    assert!(third.is_err(), "a third from the same address");
+    let answer = served.request(&authority, &name, "GET", "/v1/bonds", &Value::Null).await;
+    assert_eq!(answer.status(), StatusCode::OK, "from another address");
+    drop(held);
+    let again = async {
+        while served.connect_from("127.0.0.2", &authority, &name).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, again).await.expect("a place that is free again");
+    // The address also reaches those who check tokens: each has its own share of the unknown ones.
+    for (from, codes) in [("127.0.0.3", [401, 429]), ("127.0.0.4", [401, 429])] {
+        for (number, code) in codes.into_iter().enumerate() {
+            let mut stream = served.connect_from(from, &authority, &name).await.unwrap();
+            let request =
+                format!("GET /v1/bonds HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer guess-{from}-{number}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            // It need not say goodbye by the rules of TLS.
+            let _ = timeout(LONG, stream.read_to_string(&mut answer)).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{from}: {answer}");
+        }
+    }
 }
 
 #[tokio::test]

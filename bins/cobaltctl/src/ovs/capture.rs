@@ -11,11 +11,14 @@ use serde::Serialize;
 use tokio::{
     fs::File,
     io::{AsyncWrite, AsyncWriteExt},
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::{Instant, MissedTickBehavior, interval_at, timeout_at},
 };
 
 use super::{OvsError, http::Packets};
 
+/// When the time of a capture is over, whoever sends ends it. If nothing and no end comes for this long then, nobody is
+/// there to send any more.
+const GRACE: Duration = Duration::from_secs(20);
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(1);
 const FILE_HEADER: usize = 24;
@@ -50,6 +53,11 @@ struct Framer {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what came is no pcap file")]
 struct NoPcap;
+
+/// Nothing comes, and no end.
+#[derive(Debug, thiserror::Error)]
+#[error("its time is over, and neither packets nor its end have come for {GRACE:?}")]
+struct Silence;
 
 impl Framer {
     /// Takes bytes, and gives back those up to the last whole packet.
@@ -88,24 +96,26 @@ impl Framer {
     }
 }
 
-/// Writes packets until they end or somebody interrupts.
+/// Writes packets until they end, as they should after this time, or somebody interrupts.
 pub(super) async fn write(
     packets: Packets,
     path: &Path,
+    time: Duration,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Written, OvsError> {
     let failed = |cause| OvsError::Write { path: path.to_owned(), cause };
     if path == Path::new("-") {
-        return copy(packets, tokio::io::stdout(), path, interrupt).await;
+        return copy(packets, tokio::io::stdout(), path, time, interrupt).await;
     }
     let file = File::create(path).await.map_err(failed)?;
-    copy(packets, file, path, interrupt).await
+    copy(packets, file, path, time, interrupt).await
 }
 
 async fn copy(
     mut packets: Packets,
     mut to: impl AsyncWrite + Unpin,
     path: &Path,
+    time: Duration,
     interrupt: impl Future<Output = ()>,
 ) -> Result<Written, OvsError> {
     let failed = |cause: io::Error| OvsError::Write { path: path.to_owned(), cause };
@@ -114,8 +124,12 @@ async fn copy(
     let mut shown = 0;
     let mut tick = interval_at(Instant::now() + PROGRESS, PROGRESS);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let over = Instant::now() + time;
+    let mut last = Instant::now();
     let mut interrupt = std::pin::pin!(interrupt);
     let (interrupted, broken) = loop {
+        // Counted from the last that came: whoever writes slowly has much to read after that time.
+        let silent = over.max(last) + GRACE;
         let next: Option<Result<Bytes, _>> = tokio::select! {
             () = &mut interrupt => break (true, None),
             _ = tick.tick() => {
@@ -125,7 +139,10 @@ async fn copy(
                 }
                 continue;
             }
-            next = packets.next() => next,
+            next = timeout_at(silent, packets.next()) => match next {
+                Ok(next) => next,
+                Err(_) => break (false, Some(Silence.into())),
+            },
         };
         let whole = match next {
             None => break (false, None),
@@ -137,6 +154,7 @@ async fn copy(
         };
         to.write_all(&whole).await.map_err(failed)?;
         bytes += whole.len() as u64;
+        last = Instant::now();
     };
     // Whoever sends is told by our leaving.
     drop(packets);
@@ -153,6 +171,8 @@ mod tests {
     use futures::stream;
 
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
 
     fn file(packets: &[usize]) -> Vec<u8> {
         let mut file = vec![0; FILE_HEADER];
@@ -209,7 +229,7 @@ mod tests {
                 std::task::Poll::Pending
             }))
             .boxed();
-        let written = write(packets, &path, async { drop(interrupt.await) }).await.unwrap();
+        let written = write(packets, &path, LONG, async { drop(interrupt.await) }).await.unwrap();
         assert_eq!(written, Written { packets: 1, bytes: 24 + 76, interrupted: true });
         assert_eq!(std::fs::read(path).unwrap(), file(&[60]));
     }
@@ -219,8 +239,33 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("broken.pcap");
         let chunks = vec![Ok(Bytes::from(file(&[60]))), Err("the host is gone".into())];
-        let error = write(stream_of(chunks), &path, std::future::pending()).await.unwrap_err();
+        let error = write(stream_of(chunks), &path, LONG, std::future::pending()).await.unwrap_err();
         assert!(error.to_string().contains("broke off after 100 bytes"), "{error}");
         assert_eq!(std::fs::read(path).unwrap(), file(&[60]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_capture_whose_host_has_died_ends_some_time_after_its_own() {
+        let path = Path::new("silent.pcap");
+        let (time, began) = (Duration::from_secs(30), Instant::now());
+        // The header, and then nothing for ever, as from a host without power.
+        let packets = stream::iter([Ok(Bytes::from(file(&[])))]).chain(stream::pending()).boxed();
+        let mut written = Vec::new();
+        let error = copy(packets, &mut written, path, time, std::future::pending()).await.unwrap_err();
+        assert!(began.elapsed() > time && began.elapsed() < time + 2 * GRACE, "{:?}", began.elapsed());
+        assert!(error.to_string().contains("broke off after 24 bytes"), "{error}");
+        assert_eq!(written, file(&[]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn packets_that_still_come_after_the_time_are_written() {
+        let late = stream::iter([file(&[]), vec![0; 16], vec![0; 16], vec![0; 16]]).then(|piece| async {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            Ok(Bytes::from(piece))
+        });
+        let (path, time) = (Path::new("late.pcap"), Duration::from_secs(1));
+        let mut written = Vec::new();
+        let done = copy(late.boxed(), &mut written, path, time, std::future::pending()).await.unwrap();
+        assert_eq!(done, Written { packets: 3, bytes: 24 + 48, interrupted: false });
     }
 }

@@ -164,6 +164,9 @@ pub enum OvsError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Signals could not be received.
+    #[error("listen for Ctrl-C and other signals")]
+    Signals(#[source] io::Error),
     /// Standard output could not be written.
     #[error("print the answer")]
     Print(#[source] io::Error),

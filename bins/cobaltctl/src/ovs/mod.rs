@@ -8,9 +8,11 @@
 //! ```
 
 mod capture;
+mod doctor;
 mod error;
 mod find;
 mod http;
+mod interrupt;
 mod local;
 mod print;
 mod reach;
@@ -21,9 +23,7 @@ use std::{io::Write, net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, t
 
 use clap::{Subcommand, ValueEnum};
 use cobalt_core::{
-    agent::ovs::endpoints::wire::{
-        CaptureQuestion, Diagnosis, PortAnswer, Protocol, Severity, TraceAnswer, TraceQuestion, Verdict,
-    },
+    agent::ovs::endpoints::wire::{CaptureQuestion, Protocol, TraceAnswer, TraceQuestion, Verdict},
     runtime::{
         args::{KubeArgs, duration},
         program::finish,
@@ -31,16 +31,19 @@ use cobalt_core::{
 };
 
 pub use self::error::OvsError;
-use self::{find::Cluster, http::Agent};
+use self::{find::Cluster, http::Agent, interrupt::Interrupt};
 
 /// The answer is there, and it is bad news: not ready, dropped, something critical was found.
 const BAD_NEWS: u8 = 3;
 /// The agent or the cluster does not let this person do it.
 const NOT_ALLOWED: u8 = 4;
 
+/// How long a capture lasts where nobody says, as with the agents.
+const SECONDS: u64 = 30;
+
 const EXIT_CODES: &str = "Exit codes:
   0  the answer is there, and nothing is wrong
-  1  there is no answer: the cluster, the host or its switch could not be reached
+  1  there is no answer: the cluster, the host or its switch could not be reached, or nobody can tell
   2  the command line makes no sense
   3  the answer is there, and it is bad news: not ready, the packet is dropped, something critical was found
   4  you are not allowed to do this";
@@ -277,7 +280,8 @@ impl Capture {
 
 /// Says what is wrong with the switch, or with one port, and what to do about it.
 ///
-/// Needs the right to get ovsnodes/diagnose. Exit code 3: something critical was found.
+/// Needs the right to get ovsnodes/diagnose. Exit code 3: something critical was found. Exit code 1 with --stale-flows:
+/// nobody can tell which flows are stale.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Doctor {
     /// Which switch.
@@ -291,6 +295,10 @@ pub struct Doctor {
     /// Have the host look for stale flows first, which takes a dump of its flows and up to a few minutes
     #[arg(long)]
     pub stale_flows: bool,
+
+    /// Who we are to the southbound database, for --local with --stale-flows.
+    #[command(flatten)]
+    pub certificates: local::Certificates,
 }
 
 /// How an answer ends the program.
@@ -307,7 +315,7 @@ pub fn main(args: Args) -> ExitCode {
             Command::Status(args) => status(args).await,
             Command::Trace(args) => trace(args).await,
             Command::Capture(args) => capture(args).await,
-            Command::Doctor(args) => doctor(args).await,
+            Command::Doctor(args) => doctor::run(args).await,
         }
     });
     // A read of a terminal or a file that hangs must not keep the program.
@@ -317,7 +325,8 @@ pub fn main(args: Args) -> ExitCode {
         Err(error) if super::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let code = if error.is_not_allowed() { ExitCode::from(NOT_ALLOWED) } else { ExitCode::FAILURE };
-            let _ = finish(Err(error.into()));
+            // Some of the words come from a host.
+            let _ = finish(Err(print::plain(&reach::chain(&error)).into()));
             code
         }
     }
@@ -369,51 +378,24 @@ async fn trace(args: Trace) -> Ending {
     Ok(ending(answer.verdict != Verdict::Dropped))
 }
 
-async fn doctor(args: Doctor) -> Ending {
-    let place = &args.place;
-    if args.stale_flows && !place.local {
-        let looked = stale::look(&agent(place).await?).await?;
-        if let Some(why) = &looked.unknown {
-            eprintln!("nobody can tell which flows are stale: {why}");
-        }
-    }
-    let (diagnosis, text) = match &args.port {
-        None => {
-            let answer: Diagnosis = if place.local {
-                local::doctor(place, args.stale_flows).await?
-            } else {
-                agent(place).await?.get("/v1/doctor").await?
-            };
-            let text = if place.output == Output::Json { print::json(&answer)? } else { print::diagnosis(&answer) };
-            (answer, text)
-        }
-        Some(port) => {
-            let answer: PortAnswer = if place.local {
-                local::port(place, port).await?
-            } else {
-                agent(place).await?.get(&format!("/v1/ports/{}", http::segment(port))).await?
-            };
-            let text = if place.output == Output::Json { print::json(&answer)? } else { print::port(&answer) };
-            (answer.diagnosis, text)
-        }
-    };
-    say(&text)?;
-    Ok(ending(diagnosis.findings.iter().all(|finding| finding.severity != Severity::Critical)))
-}
-
 async fn capture(args: Capture) -> Ending {
     let question = args.question();
-    let (packets, switch) = if args.place.local {
-        let (packets, switch) = local::capture(&args.place, &question).await?;
-        (packets, Some(switch))
-    } else {
-        (agent(&args.place).await?.capture(&question).await?, None)
-    };
-    let written = capture::write(packets, &args.write, async { drop(tokio::signal::ctrl_c().await) }).await;
-    if let Some(switch) = switch {
+    let written = if args.place.local {
+        let (switch, request) = local::capture(&args.place, &question).await?;
+        // From here on the switch may be changed, and nobody ends us before that is undone.
+        let interrupt = Interrupt::listen().map_err(OvsError::Signals)?;
+        let written = match local::packets(&switch, &request).await {
+            Ok(packets) => capture::write(packets, &args.write, request.duration, interrupt.came()).await,
+            Err(error) => Err(error),
+        };
         local::tidy(&switch).await;
-    }
-    let written = written?;
+        written?
+    } else {
+        let packets = agent(&args.place).await?.capture(&question).await?;
+        let interrupt = Interrupt::listen().map_err(OvsError::Signals)?;
+        let time = Duration::from_secs(question.seconds.unwrap_or(SECONDS));
+        capture::write(packets, &args.write, time, interrupt.came()).await?
+    };
     if args.place.output == Output::Json {
         eprintln!("{}", print::json(&written)?.trim_end());
     } else {

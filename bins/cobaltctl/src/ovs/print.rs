@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cobalt_core::{
-    agent::ovs::endpoints::wire::{Diagnosis, Finding, PortAnswer, Severity, TraceAnswer},
+    agent::ovs::endpoints::wire::{Diagnosis, Finding, PortAnswer, Severity, StaleFlows, TraceAnswer},
     api::{OVSNode, OVSNodeStatus},
 };
 use comfy_table::{ContentArrangement, Table, TableStyle};
@@ -19,8 +19,13 @@ pub(super) fn json(answer: &impl Serialize) -> Result<String, OvsError> {
 }
 
 /// Names and messages come from a host: they must not move anybody's cursor.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+/// Says something beside the answer.
+pub(super) fn tell(text: &str) {
+    eprintln!("{}", plain(text));
 }
 
 pub(super) fn status(node: &OVSNode) -> String {
@@ -121,6 +126,21 @@ pub(super) fn diagnosis(answer: &Diagnosis) -> String {
     plain(&out)
 }
 
+/// The cookies of stale flows, by which `ovs-ofctl dump-flows` shows them; nothing where there are none.
+pub(super) fn stale_flows(looked: &StaleFlows) -> String {
+    /// As many as one looks through.
+    const LISTED: usize = 20;
+    let mut out = String::new();
+    let listed = looked.cookies.iter().take(LISTED);
+    section(&mut out, ["STALE COOKIE", "FLOWS"], listed.map(|one| [one.cookie.clone(), one.flows.to_string()]));
+    let told: u64 = looked.cookies.iter().take(LISTED).fold(0, |sum, one| sum.saturating_add(one.flows));
+    let more = looked.flows.unwrap_or_default().saturating_sub(told);
+    if more > 0 {
+        let _ = writeln!(out, "… and other cookies with {more} flows (-o json names up to a hundred)");
+    }
+    out
+}
+
 fn write_finding(out: &mut String, finding: &Finding) {
     let word = match finding.severity {
         Severity::Critical => "CRITICAL",
@@ -154,7 +174,25 @@ pub(super) fn port(answer: &PortAnswer) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cobalt_core::agent::ovs::endpoints::wire::StaleCookie;
+
     use super::*;
+
+    fn stale(cookies: u64) -> StaleFlows {
+        let named = |number| StaleCookie { cookie: format!("{number:#x}"), flows: 2 };
+        let (flows, cookies) = (Some(cookies * 2), (1..=cookies.min(100)).map(named).collect());
+        StaleFlows { looking: false, looks: 1, at: None, flows, cookies, unknown: None }
+    }
+
+    #[test]
+    fn stale_flows_are_told_by_cookie_and_very_many_are_not_all_listed() {
+        assert_eq!(stale_flows(&stale(0)), "");
+        let few = stale_flows(&stale(2));
+        assert!(few.contains("STALE COOKIE FLOWS\n0x1          2\n0x2          2\n") && !few.contains('…'), "{few}");
+        let many = stale_flows(&stale(5000));
+        assert_eq!(many.lines().filter(|line| line.starts_with("0x")).count(), 20);
+        assert!(many.ends_with("… and other cookies with 9960 flows (-o json names up to a hundred)\n"), "{many}");
+    }
 
     #[test]
     fn a_name_from_a_host_cannot_move_the_cursor() {

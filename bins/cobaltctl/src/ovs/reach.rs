@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{OvsError, Via, find::Cluster};
+use super::{OvsError, Via, find::Cluster, print::tell};
 
 /// How long to try the straight way where there is another one: a missing route often just swallows packets.
 const STRAIGHT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) async fn connect(cluster: &Cluster, to: &Whereabouts) -> Result<Box<d
         Via::Auto => match straight(to, to.limit.min(STRAIGHT)).await {
             Ok(stream) => Ok(stream),
             Err(direct) => {
-                eprintln!("no route to {}, trying a port-forward", to.address);
+                tell(&format!("no route to {}, trying a port-forward", to.address));
                 let both = |forward: &OvsError| OvsError::NoWay { direct: chain(&direct), forward: chain(forward) };
                 match forwarded(cluster, to).await {
                     Ok(stream) => Ok(stream),

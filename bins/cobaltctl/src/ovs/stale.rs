@@ -6,7 +6,7 @@ use cobalt_core::agent::ovs::endpoints::wire::StaleFlows;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::{OvsError, http::Agent};
+use super::{OvsError, http::Agent, print::tell};
 
 /// Two dumps of very many flows, half a minute apart, and a look that was under way already.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) async fn look(agent: &Agent) -> Result<StaleFlows, OvsError> {
     let asked: StaleFlows = agent.post("/v1/stale-flows", &Value::Null).await?;
     let wanted = wanted(&asked);
-    eprintln!("the host looks for stale flows; this may take a minute");
+    tell("the host looks for stale flows; this may take a minute");
     let deadline = Instant::now() + LIMIT;
     loop {
         let now: StaleFlows = agent.get("/v1/stale-flows").await?;

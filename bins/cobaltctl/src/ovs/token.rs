@@ -13,7 +13,7 @@ use kube::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 
-use super::{OvsError, Place, find::Cluster};
+use super::{OvsError, Place, find::Cluster, print::tell};
 
 /// As short as Kubernetes makes them: it is used at once.
 const SECONDS: i64 = 600;
@@ -53,12 +53,7 @@ impl std::fmt::Debug for Token {
 pub(super) async fn get(cluster: &Cluster, place: &Place, node: &OVSNode) -> Result<Token, OvsError> {
     match &place.as_service_account {
         Some(account) => requested(cluster, account, node).await,
-        // Whoever set an audience does not want agents to see tokens that are good for the whole API server.
-        None if audience(node).is_some() => Err(OvsError::OwnToken),
-        None => match own(&cluster.config).await {
-            Err(OvsError::NoToken { what: CERTIFICATE, .. }) => instead(cluster, node).await,
-            own => own,
-        },
+        None => own(cluster, node).await,
     }
 }
 
@@ -68,7 +63,9 @@ async fn instead(cluster: &Cluster, node: &OVSNode) -> Result<Token, OvsError> {
     let Account { namespace, name } = &account;
     match requested(cluster, &account, node).await {
         Ok(token) => {
-            eprintln!("your kubeconfig has {CERTIFICATE} and no token: asking as service account {namespace}/{name}");
+            tell(&format!(
+                "your kubeconfig has {CERTIFICATE} and no token: asking as service account {namespace}/{name}"
+            ));
             Ok(token)
         }
         Err(OvsError::Cluster { cause, .. }) if matches!(&*cause, kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404)) =>
@@ -80,16 +77,22 @@ async fn instead(cluster: &Cluster, node: &OVSNode) -> Result<Token, OvsError> {
     }
 }
 
-/// The token the kubeconfig gives, from wherever it has it: a plain one, a file, a program that is asked for it.
-async fn own(config: &Config) -> Result<Token, OvsError> {
+/// The token the kubeconfig gives, from wherever it has it: a plain one, a file, a program that is asked for it. For a
+/// client certificate there is none, and one is requested.
+async fn own(cluster: &Cluster, node: &OVSNode) -> Result<Token, OvsError> {
+    let config = &cluster.config;
     let layer = config.auth_layer().map_err(|cause| OvsError::Token(Box::new(cause)))?;
     let Some(layer) = layer else {
-        let certificate = config.auth_info.client_certificate.is_some()
-            || config.auth_info.client_certificate_data.is_some()
-            || config.auth_info.exec.is_some();
-        let what = if certificate { CERTIFICATE } else { "no credentials" };
-        return Err(OvsError::NoToken { what, tried: String::new() });
+        return if has_certificate(config) {
+            instead(cluster, node).await
+        } else {
+            Err(OvsError::NoToken { what: "no credentials", tried: String::new() })
+        };
     };
+    // Whoever set an audience does not want agents to see tokens that are good for the whole API server.
+    if audience(node).is_some() {
+        return Err(OvsError::OwnToken);
+    }
     // The layer puts the header on a request; this one goes nowhere, and comes back with it.
     let echo = service_fn(|request: Request<Body>| async move {
         let mut response = Response::new(());
@@ -104,6 +107,12 @@ async fn own(config: &Config) -> Result<Token, OvsError> {
     token
         .map(|token| Token(token.to_owned()))
         .ok_or_else(|| OvsError::NoToken { what: "a user name and a password", tried: String::new() })
+}
+
+/// Whether the kubeconfig has a client certificate, from a file, in itself, or from a program.
+fn has_certificate(config: &Config) -> bool {
+    let info = &config.auth_info;
+    info.client_certificate.is_some() || info.client_certificate_data.is_some() || info.exec.is_some()
 }
 
 /// Whom a token for this agent must be made for, if it cares.

@@ -12,7 +12,7 @@ use cobalt_core::{
     ovs::OvsInspector,
     runtime::{shutdown::Shutdown, watch::ObjectKey},
 };
-use cobalt_sim::{Region, SwitchFault};
+use cobalt_sim::{Region, SimSwitch, SwitchFault};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -53,6 +53,11 @@ async fn post(client: &Client, path: &str, body: &Value) {
 
 impl Served {
     async fn new() -> Self {
+        Self::with(|switch| switch).await
+    }
+
+    /// A switch that differs from the usual one.
+    async fn with(changed: impl FnOnce(SimSwitch) -> SimSwitch) -> Self {
         let region = Region::builder().hosts(2).vms_per_host(2).seed(5).build();
         let host = region.hosts().remove(0);
         let server = ApiServer::builder()
@@ -94,7 +99,7 @@ impl Served {
         let (serving, ending) = (server.clone(), stop.clone());
         tokio::spawn(async move { serving.serve(listener, async move { ending.triggered().await }).await });
 
-        let switch = region.switch(&host).unwrap();
+        let switch = changed(region.switch(&host).unwrap());
         let snapshot = switch.snapshot().await.unwrap();
         let taps = snapshot.interfaces.iter().filter(|port| port.instance.is_some()).map(|port| port.name.clone());
         let taps = taps.collect();
@@ -280,6 +285,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     run(PROGRAM, &["ovs", "doctor", "node-1", "--local"]).refused(2, &["--local"]);
     run(PROGRAM, &["ovs", "doctor", "node-1", "--as-service-account", "x"]).refused(2, &["NAMESPACE/NAME"]);
     run(PROGRAM, &["ovs", "capture", "node-1", "--port", "tap1"]).refused(2, &["--write"]);
+    run(PROGRAM, &["ovs", "doctor", "node-1", "--ssl-ca-cert", "ca.pem"]).refused(2, &["--local"]);
 }
 
 #[test]
@@ -373,6 +379,32 @@ async fn for_somebody_with_a_client_certificate_a_token_is_requested_if_they_may
     let said = served.run_with(&kubeconfig, &doctor).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.err.contains("asking as service account ovn-system/ovs-troubleshooter"), "{said:?}");
+    // The same where the agent takes only tokens made for it: the one that is requested is. (This agent takes any, so
+    // the server refuses it in the end; what counts is that it was asked for, and for whom.)
+    let nodes: Api<OVSNode> = Api::namespaced(served.admin.clone(), NAMESPACE);
+    let told = nodes.get(&served.node).await.unwrap().status.unwrap().troubleshooting.unwrap();
+    served.publish(&Troubleshooting { audience: Some("ovs-agent".into()), ..told }).await;
+    let said = served.run_with(&kubeconfig, &doctor).await;
+    said.refused(4, &["asking as service account ovn-system/ovs-troubleshooter", "the token is not valid"]);
+    // Somebody's own token is not sent.
+    served.run("alices-token", &doctor).await.refused(4, &["only tokens made for it, so yours was not sent"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_agent_says_cannot_move_the_cursor() {
+    let served = Served::new().await;
+    let nodes: Api<OVSNode> = Api::namespaced(served.admin.clone(), NAMESPACE);
+    let told = nodes.get(&served.node).await.unwrap().status.unwrap().troubleshooting.unwrap();
+    let evil = "https://\u{1b}[2Jhost";
+    served.publish(&Troubleshooting { url: evil.into(), ..told.clone() }).await;
+    let said = served.run("alices-token", &["doctor", &served.node]).await;
+    said.refused(1, &["error: "]);
+    assert!(!said.err.contains('\u{1b}'), "{said:?}");
+    // An answer that is a refusal with such words in it.
+    served.publish(&told).await;
+    let said = served.run("alices-token", &["trace", &served.node, "--from", "\u{1b}[2J", "--to", "x"]).await;
+    said.refused(1, &["the agent of"]);
+    assert!(!said.err.contains('\u{1b}'), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -383,4 +415,33 @@ async fn the_doctor_has_stale_flows_looked_for() {
     assert!(said.err.contains("looks for stale flows"), "{said:?}");
     assert!(!said.err.contains("nobody can tell"), "{said:?}");
     assert_eq!(said.out, "nothing is wrong with the switch\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_flows_are_told_by_cookie_also_to_whoever_asks_about_one_port() {
+    let served = Served::new().await;
+    let host = served.region.hosts().remove(0);
+    served.region.world().switch_fault(&host, SwitchFault::StaleFlows(2)).unwrap();
+    let port = served.taps[0].as_str();
+    let args = ["doctor", &served.node, "--stale-flows", "--port", port, "-o", "json"];
+    let said = served.run("alices-token", &args).await;
+    assert_eq!(said.code, Some(0), "a warning: {said:?}");
+    let answer: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&answer["port"]["name"], &answer["staleFlows"]["flows"]), (&json!(port), &json!(2)), "{answer}");
+    assert!(answer["staleFlows"]["cookies"][0]["cookie"].as_str().unwrap().starts_with("0x"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_can_tell_which_flows_are_stale_that_is_no_good_news() {
+    let served = Served::with(SimSwitch::without_southbound).await;
+    let args = ["doctor", served.node.as_str(), "--stale-flows", "-o", "json"];
+    let said = served.run("alices-token", &args).await;
+    said.refused(1, &["nobody can tell which flows are stale"]);
+    let answer: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(answer["staleFlows"]["unknown"].is_string() && answer["staleFlows"]["flows"].is_null(), "{answer}");
+    assert_eq!(answer["summary"], "nothing is wrong with the switch", "what is known is told all the same: {answer}");
+    // What is critical counts more.
+    let host = served.region.hosts().remove(0);
+    served.region.world().switch_fault(&host, SwitchFault::Lacp(false)).unwrap();
+    served.run("alices-token", &args).await.refused(3, &["nobody can tell which flows are stale"]);
 }

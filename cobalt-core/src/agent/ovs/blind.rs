@@ -57,12 +57,12 @@ fn is_judged(type_: IssueType, object: &str, seen: &OvsSnapshot, memory: &Memory
             false => unless_missing,
         },
         T::BridgeIsolated => match seen.bridges.iter().any(|bridge| bridge.name == object) {
-            true => knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond)),
+            true => knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond) && bond.is_told()),
             false => unless_missing,
         },
         T::BondDown | T::BondDegraded | T::LacpPartnerSilent => {
             let bond = seen.bonds.iter().find(|bond| bond.name == object);
-            bond.map_or(unless_missing, |bond| is_known(seen, bond))
+            bond.map_or(unless_missing, |bond| is_known(seen, bond) && bond.is_told())
         }
         T::LinkDown => interface().map_or(unless_missing, |card| is_fresh(seen, card)),
         T::InterfaceError => interface().is_some() || unless_missing,

@@ -272,17 +272,19 @@ pub fn find(seen: &OvsSnapshot, memory: &Memory, config: &Config) -> Vec<Finding
     {
         let flows = cookies.values().fold(0_u64, |sum, flows| sum.saturating_add(*flows));
         let bridge = &config.integration_bridge;
-        let message = format!("{flows} flows with {} cookies that nothing in OVN explains on {bridge}", cookies.len());
+        let count = |count: u64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+        let (flows, cookies) = (count(flows, "flow"), count(cookies.len() as u64, "cookie"));
+        let message = format!("{flows} with {cookies} that nothing in OVN explains on {bridge}");
         all.push(Finding::new(IssueType::StaleFlows, bridge, message));
     }
     all.sort_by(|a, b| (a.type_, &a.object).cmp(&(b.type_, &b.object)));
     all
 }
 
-/// Whether what is said about this bond's members is true: the switch's own bonds are known to nobody but the switch.
+/// Whether what is said about this bond's members is true: the switch's own bonds are known to nobody but the switch. The
+/// kernel may tell of some members only.
 pub(super) fn is_known(seen: &OvsSnapshot, bond: &Bond) -> bool {
-    let told = bond.members.iter().all(|member| member.enabled.is_some());
-    told && (bond.kind == BondKind::Kernel || seen.switch.is_responsive())
+    bond.kind == BondKind::Kernel || (bond.is_told() && seen.switch.is_responsive())
 }
 
 /// Whether what the switch writes about links is how they are: the database keeps it when the switch dies or hangs, and
@@ -392,7 +394,7 @@ pub(super) fn uplinks(seen: &OvsSnapshot, bridge: &str) -> Uplinks {
         .iter()
         .filter(|card| card.bridge == bridge && card.role == InterfaceRole::Physical && card.bond.is_none())
         .map(|card| match seen.bonds.iter().find(|bond| bond.kind == BondKind::Kernel && bond.name == card.name) {
-            Some(bond) => bond.active_members() > 0,
+            Some(bond) => bond.active_members() > 0 || !bond.is_told(),
             None => link_up(seen, card) != Some(false) && complaint(card).is_none(),
         });
     let bonds = seen
@@ -433,18 +435,18 @@ fn bond(bond: &Bond) -> Option<Finding> {
         .iter()
         .filter_map(|member| {
             let lacp = member.lacp.as_deref().filter(|lacp| bond.lacp && *lacp != "current");
-            match (bond.is_sound(member), member.link_up, lacp) {
-                (false, Some(false), _) => Some(format!("{}: no link", member.name)),
+            match (bond.is_unsound(member), member.link_up, lacp) {
+                (true, Some(false), _) => Some(format!("{}: no link", member.name)),
                 (_, _, Some(state)) => Some(format!("{}: the partner is silent, LACP {state}", member.name)),
-                (false, _, None) => Some(format!("{}: not enabled", member.name)),
-                (true, _, None) => None,
+                (true, _, None) => Some(format!("{}: not enabled", member.name)),
+                (false, _, None) => None,
             }
         })
         .collect();
     let active = bond.active_members();
-    let (type_, what) = if bond.members.is_empty() || active == 0 {
+    let (type_, what) = if bond.members.is_empty() || (active == 0 && bond.is_told()) {
         (IssueType::BondDown, "has no member that carries traffic")
-    } else if !bond.members.iter().all(|member| bond.is_sound(member)) {
+    } else if bond.members.iter().any(|member| bond.is_unsound(member)) {
         (IssueType::BondDegraded, "has members that carry no traffic")
     } else if !out.is_empty() {
         (IssueType::LacpPartnerSilent, "carries traffic to a partner that does not speak LACP")

@@ -211,9 +211,11 @@ fn bonds(seen: &OvsSnapshot) -> Vec<api::Bond> {
 }
 
 fn known_bond(bond: &Bond) -> api::Bond {
+    let unsound = bond.members.iter().any(|member| bond.is_unsound(member));
     let word = match bond.active_members() {
-        0 => words::DOWN,
-        _ if !bond.members.iter().all(|member| bond.is_sound(member)) => words::DEGRADED,
+        0 if bond.is_told() => words::DOWN,
+        _ if unsound => words::DEGRADED,
+        _ if !bond.is_told() => words::UNKNOWN,
         _ => words::ACTIVE,
     };
     let member = |member: &crate::ovs::BondMember| api::BondMember {
@@ -224,7 +226,7 @@ fn known_bond(bond: &Bond) -> api::Bond {
     };
     api::Bond {
         status: Some(word.to_owned()),
-        active_members: Some(count(bond.active_members())),
+        active_members: bond.is_told().then(|| count(bond.active_members())),
         member_status: Some(bond.members.iter().map(member).collect()),
         ..unknown_bond(bond)
     }
@@ -477,6 +479,12 @@ fn bonds_condition(seen: &OvsSnapshot, found: &[Finding]) -> Condition {
         }
         let message = "Nobody can tell how the bonds of the switch are while it does not answer";
         return Condition::new(type_, ConditionStatus::Unknown, "SwitchUnresponsive", message);
+    }
+    let unknown: Vec<&str> = seen.bonds.iter().filter(|bond| !bond.is_told()).map(|bond| bond.name.as_str()).collect();
+    if judged.is_true() && !unknown.is_empty() {
+        let names = unknown.join(", ");
+        let message = format!("The kernel does not tell the agent how LACP fares (CAP_NET_ADMIN): {names}");
+        return Condition::new(type_, ConditionStatus::Unknown, "NotKnown", message);
     }
     judged
 }

@@ -167,6 +167,27 @@ fn a_member_that_waits_its_turn_is_sound_and_one_without_a_link_is_not() {
     assert_eq!(found(&seen), [("BondDegraded", "bond0".to_owned())]);
 }
 
+#[test]
+fn an_lacp_bond_of_which_only_the_links_are_known_is_not_called_sound() {
+    let mut seen = sound();
+    let bond = &mut seen.bonds[0];
+    bond.kind = BondKind::Kernel;
+    for member in &mut bond.members {
+        (member.enabled, member.lacp) = (None, None);
+    }
+    assert_eq!(found(&seen), [], "nothing is known to be wrong either");
+    let status = decided(seen.clone());
+    assert_eq!(condition(&status, "AllBondsHealthy"), known("Unknown", "NotKnown"));
+    let published = &status.interfaces.unwrap().bonds.unwrap()[0];
+    assert_eq!((published.status.as_deref(), published.active_members), (Some("Unknown"), None));
+    assert!(published.member_status.as_ref().unwrap().iter().all(|member| member.enabled.is_none()));
+    // A link that is down is known.
+    let member = &mut seen.bonds[0].members[1];
+    (member.enabled, member.link_up) = (Some(false), Some(false));
+    assert_eq!(found(&seen), [("BondDegraded", "bond0".to_owned())]);
+    assert_eq!(condition(&decided(seen), "AllBondsHealthy"), known("False", "BondDegraded"));
+}
+
 /// Without a controller nobody says which of two ports has the binding. OVN takes the newer.
 #[test]
 fn of_two_that_claim_the_same_port_the_older_is_the_orphan() {

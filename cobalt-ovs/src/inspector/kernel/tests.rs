@@ -54,6 +54,20 @@ Slave Interface: eno2
 MII Status: up
 ";
 
+fn parse(name: &str, text: &str) -> Option<Bond> {
+    Report::read(text).map(|report| report.bond(name))
+}
+
+/// What is left of a file for a reader without `CAP_NET_ADMIN`.
+fn unprivileged(text: &str) -> String {
+    let told = |line: &&str| {
+        ["ggregator", "state", "State", "details", "system mac", "Partner Mac", "System "]
+            .iter()
+            .all(|word| !line.contains(word))
+    };
+    text.lines().filter(told).collect::<Vec<_>>().join("\n")
+}
+
 fn members(bond: &Bond) -> Vec<(&str, bool, Option<&str>, Option<&str>)> {
     let all = bond.members.iter();
     all.map(|it| (it.name.as_str(), it.enabled == Some(true), it.lacp.as_deref(), it.partner.as_deref())).collect()
@@ -78,12 +92,43 @@ fn of_an_active_backup_bond_one_member_carries_traffic() {
 }
 
 #[test]
-fn an_unprivileged_reader_sees_links_and_calls_what_is_up_enabled() {
-    let told = |line: &&str| !line.contains("ggregator ID") && !line.contains("state");
-    let text = LACP.lines().filter(told).collect::<Vec<_>>().join("\n");
-    let bond = parse("bond0", &text).unwrap();
-    assert_eq!(bond.active_members(), 2);
-    assert_eq!(bond.members[0].lacp, None);
+fn of_an_lacp_bond_an_unprivileged_reader_knows_only_the_members_without_a_link() {
+    let bond = parse("bond0", &unprivileged(LACP)).unwrap();
+    assert!(bond.members.iter().all(|member| member.lacp.is_none() && member.enabled.is_none()), "{bond:?}");
+    let pulled = unprivileged(LACP).replacen("MII Status: up", "MII Status: down", 2);
+    let bond = parse("bond0", &pulled).unwrap();
+    let known: Vec<_> = bond.members.iter().map(|member| member.enabled).collect();
+    assert_eq!(known, [None, Some(false)], "eno2 has no link, and that is enough to know");
+    let bond = parse("bond0", LACP).unwrap();
+    assert!(bond.is_told());
+    let bond = parse("bond1", BACKUP).unwrap();
+    assert!(bond.is_told(), "without LACP the link tells");
+}
+
+#[test]
+fn what_an_unprivileged_reader_is_not_told_of_lacp_comes_from_where_all_may_read() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("proc/net/bonding/bond0", &unprivileged(LACP));
+    write("sys/class/net/bond0/bonding/ad_aggregator", "1\n");
+    for (member, aggregator, state) in [("eno1", "1", "63"), ("eno2", "2", "77")] {
+        write(&format!("sys/class/net/{member}/bonding_slave/ad_aggregator_id"), &format!("{aggregator}\n"));
+        write(&format!("sys/class/net/{member}/bonding_slave/ad_actor_oper_port_state"), &format!("{state}\n"));
+    }
+    let devices = BTreeMap::from([("bond0".to_owned(), "br-ex".to_owned())]);
+    let found = bonds(root.path(), &devices);
+    let bond = &found[0].bond;
+    assert_eq!(members(bond), [("eno1", true, Some("current"), None), ("eno2", false, Some("defaulted"), None)]);
+    assert!(bond.is_told());
+    // A kernel that has the files and nothing to say.
+    write("sys/class/net/eno2/bonding_slave/ad_actor_oper_port_state", "N/A\n");
+    let found = bonds(root.path(), &devices);
+    let bond = &found[0].bond;
+    assert_eq!(bond.members.iter().map(|member| member.enabled).collect::<Vec<_>>(), [Some(true), None]);
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub(super) struct Auditor {
     object: ObjectKey,
     recorder: Recorder,
     known: Arc<Mutex<Option<(ObjectReference, Instant)>>>,
-    /// Who has read lately, and since when that is told.
-    readers: Arc<Mutex<HashMap<String, Instant>>>,
+    /// Who has read what lately, and since when that is told.
+    readers: Arc<Mutex<Readers>>,
 }
 
 /// What was done, in words of Events.
@@ -54,6 +54,17 @@ pub(super) struct Deed {
     pub(super) reason: &'static str,
     pub(super) severity: Severity,
 }
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Read {
+    /// How the switch is.
+    State,
+    /// Packets that were captured and kept, or that there are some.
+    Captures,
+}
+
+type Readers = HashMap<(String, Read), Instant>;
 
 impl Auditor {
     pub(super) fn new(client: Client, object: ObjectKey, recorder: Recorder) -> Self {
@@ -67,8 +78,12 @@ impl Auditor {
     }
 
     /// Notes that a caller reads something.
-    pub(super) async fn read(&self, caller: &Caller, what: &'static str) {
-        let deed = Deed { action: "Diagnose", reason: "SwitchRead", severity: Severity::Normal };
+    pub(super) async fn read(&self, caller: &Caller, read: Read, what: &'static str) {
+        let (action, reason, told) = match read {
+            Read::State => ("Diagnose", "SwitchRead", "reads the state of the switch"),
+            Read::Captures => ("Capture", "CapturesRead", "sees to captures that are kept"),
+        };
+        let deed = Deed { action, reason, severity: Severity::Normal };
         tracing::info!(
             user = caller.name,
             action = deed.action,
@@ -77,9 +92,9 @@ impl Auditor {
             what,
             "audit"
         );
-        if is_news(&mut lock(&self.readers), &caller.name, Instant::now()) {
+        if is_news(&mut lock(&self.readers), &caller.name, read, Instant::now()) {
             let about = self.about().await;
-            self.recorder.publish(event(about, &caller.name, deed, "reads the state of the switch"));
+            self.recorder.publish(event(about, &caller.name, deed, told));
         }
     }
 
@@ -133,12 +148,14 @@ fn event(about: ObjectReference, caller: &str, deed: Deed, what: &str) -> Event 
 }
 
 /// Whether a read of this caller is worth an Event.
-fn is_news(readers: &mut HashMap<String, Instant>, caller: &str, now: Instant) -> bool {
+fn is_news(readers: &mut Readers, caller: &str, read: Read, now: Instant) -> bool {
     readers.retain(|_, since| now.duration_since(*since) < READS);
-    if readers.contains_key(caller) || readers.len() >= READERS {
+    let of_kind = readers.keys().filter(|(_, other)| *other == read).count();
+    let reader = (caller.to_owned(), read);
+    if readers.contains_key(&reader) || of_kind >= READERS {
         return false;
     }
-    readers.insert(caller.to_owned(), now);
+    readers.insert(reader, now);
     true
 }
 
@@ -150,10 +167,14 @@ mod tests {
     async fn a_reader_is_news_once_in_a_while_and_many_readers_are_no_flood() {
         let mut readers = HashMap::new();
         let start = Instant::now();
-        assert!(is_news(&mut readers, "alice", start));
-        assert!(!is_news(&mut readers, "alice", start + READS / 2));
-        assert!(is_news(&mut readers, "alice", start + READS), "a while later");
-        let told = (0..1000).filter(|n| is_news(&mut readers, &format!("reader-{n}"), start + READS)).count();
-        assert_eq!((told, readers.len()), (READERS - 1, READERS));
+        let mut news = |name: &str, read, at| is_news(&mut readers, name, read, at);
+        assert!(news("alice", Read::State, start));
+        assert!(news("alice", Read::Captures, start), "something else");
+        assert!(!news("alice", Read::State, start + READS / 2));
+        assert!(news("alice", Read::State, start + READS), "a while later");
+        let told = (0..1000).filter(|n| news(&format!("reader-{n}"), Read::State, start + READS)).count();
+        assert_eq!(told, READERS - 1);
+        assert!(news("bob", Read::Captures, start + READS), "readers of one thing hide nobody who reads another");
+        assert_eq!(readers.len(), READERS + 1);
     }
 }

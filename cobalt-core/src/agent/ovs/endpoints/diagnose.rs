@@ -11,7 +11,7 @@ use crate::{
         finding::{self, IssueType, find},
         memory::Memory,
     },
-    ovs::{Interface, InterfaceRole, OvsSnapshot},
+    ovs::{Bond, Interface, InterfaceRole, OvsSnapshot},
 };
 
 /// How many findings an answer lists.
@@ -34,7 +34,8 @@ pub const LISTED: usize = 200;
 /// assert!(diagnosis.findings[0].advice.contains("restart"));
 /// ```
 pub fn switch(snapshot: &OvsSnapshot, memory: &Memory, config: &Config) -> Diagnosis {
-    let found = find(snapshot, memory, config).into_iter().map(told).collect();
+    let mut found: Vec<Finding> = find(snapshot, memory, config).into_iter().map(told).collect();
+    found.extend(snapshot.bonds.iter().filter_map(untold));
     finish(snapshot, found, "the switch")
 }
 
@@ -43,6 +44,8 @@ pub fn port(snapshot: &OvsSnapshot, interface: &Interface, memory: &Memory, conf
     let all = find(snapshot, memory, config).into_iter();
     let mut found: Vec<Finding> = all.filter(|finding| concerns(finding, interface)).map(told).collect();
     found.extend(hints(snapshot, interface));
+    let below = |bond: &&Bond| interface.bond.as_deref() == Some(&bond.name) || interface.name == bond.name;
+    found.extend(snapshot.bonds.iter().filter(below).filter_map(untold));
     finish(snapshot, found, &format!("port {}", interface.name))
 }
 
@@ -130,6 +133,15 @@ fn hints(snapshot: &OvsSnapshot, port: &Interface) -> Vec<Finding> {
     found
 }
 
+/// A bond of which nobody could tell whether it works, and which must not pass for a sound one.
+fn untold(bond: &Bond) -> Option<Finding> {
+    let unknown: Vec<&str> =
+        bond.members.iter().filter(|member| member.enabled.is_none()).map(|member| member.name.as_str()).collect();
+    let message = format!("the kernel does not tell how LACP fares on {} of bond {}", unknown.join(", "), bond.name);
+    let advice = "give the agent CAP_NET_ADMIN, or read /proc/net/bonding as root";
+    (!unknown.is_empty()).then(|| hint("BondUnknown", &bond.name, message, advice))
+}
+
 fn hint(kind: &str, object: &str, message: String, advice: &str) -> Finding {
     Finding {
         severity: Severity::Info,
@@ -143,7 +155,8 @@ fn hint(kind: &str, object: &str, message: String, advice: &str) -> Finding {
 /// Counters that should not count.
 fn counted(port: &Interface) -> Option<Finding> {
     let bad = |(name, value): (&String, &u64)| {
-        let suspicious = ["_dropped", "_critical", "_err", "_missed_critical", "collisions"];
+        // The kernel's names, those of the switch's own datapath, and DPDK's.
+        let suspicious = ["_dropped", "_drops", "_errors", "_err", "collisions"];
         (*value > 0 && suspicious.iter().any(|end| name.ends_with(end))).then(|| format!("{name} {value}"))
     };
     let counted: Vec<String> = port.statistics.iter().filter_map(bad).collect();

@@ -11,11 +11,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
     sync::Mutex,
     time::Duration,
 };
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::{
+    extract::{ConnectInfo, FromRequestParts},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -24,7 +29,10 @@ use kube::{Api, Client, api::PostParams};
 use ring::digest;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::answer::Failure;
+use super::{
+    answer::Failure,
+    peers::{self, Budget, Rate, Spent},
+};
 use crate::runtime::{lock, shutdown::Chain, watch::ObjectKey};
 
 /// A right on an OVSNode, under the name it has in a Role.
@@ -81,6 +89,11 @@ pub struct GuardLimits {
     pub burst: u32,
     /// After that, one more each time this has passed: strangers must not load the API server through us.
     pub refill: Duration,
+    /// How many of them from one address, which must be fewer: one stranger must not keep the others out. An IPv6 network
+    /// of 64 bits is one address.
+    pub peer_burst: u32,
+    /// After that, one more from there each time this has passed.
+    pub peer_refill: Duration,
 }
 
 impl Default for GuardLimits {
@@ -93,7 +106,33 @@ impl Default for GuardLimits {
             asking: 8,
             burst: 50,
             refill: Duration::from_millis(200),
+            peer_burst: 10,
+            peer_refill: Duration::from_secs(1),
         }
+    }
+}
+
+/// What comes with a question: its headers, and the place it comes from, if that is known.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    headers: HeaderMap,
+    place: Option<IpAddr>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Asker {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let place = peer.map(|ConnectInfo(address)| peers::place(address.ip()));
+        Ok(Self { headers: parts.headers.clone(), place })
+    }
+}
+
+impl GuardLimits {
+    fn budget(&self, now: Instant) -> Budget {
+        let each = Rate { burst: self.peer_burst, refill: self.peer_refill };
+        Budget::new(Rate { burst: self.burst, refill: self.refill }, each, now)
     }
 }
 
@@ -120,8 +159,7 @@ impl Word {
 
 struct Memory {
     known: HashMap<Print, (Word, Instant)>,
-    tokens: u32,
-    filled: Instant,
+    questions: Budget,
 }
 
 impl Memory {
@@ -142,20 +180,6 @@ impl Memory {
             self.known.insert(print, (word, now + last));
         }
     }
-
-    /// Takes one of the questions we may ask now.
-    fn may_ask(&mut self, limits: &GuardLimits, now: Instant) -> bool {
-        let refill = limits.refill.max(Duration::from_millis(1));
-        let passed = now.saturating_duration_since(self.filled);
-        let new = u32::try_from(passed.as_nanos() / refill.as_nanos()).unwrap_or(u32::MAX);
-        if new > 0 {
-            self.tokens = self.tokens.saturating_add(new).min(limits.burst);
-            self.filled = now;
-        }
-        let may = self.tokens > 0;
-        self.tokens = self.tokens.saturating_sub(1);
-        may
-    }
 }
 
 /// Checks tokens and rights.
@@ -170,22 +194,25 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(client: Client, object: ObjectKey, audience: Option<String>, limits: GuardLimits) -> Self {
-        let memory = Memory { known: HashMap::new(), tokens: limits.burst, filled: Instant::now() };
+        let memory = Memory { known: HashMap::new(), questions: limits.budget(Instant::now()) };
         let asking = Semaphore::new(limits.asking.max(1));
         Self { client, object, audience, limits, memory: Mutex::new(memory), asking }
     }
 
     /// Who sent a request.
-    pub(super) async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
-        let token = bearer(headers)?;
+    pub(super) async fn caller(&self, asker: &Asker) -> Result<Caller, Failure> {
+        let token = bearer(&asker.headers)?;
         let mut print = Print::default();
         print.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
         if let Some(known) = lock(&self.memory).recall(&print, Instant::now()) {
             return known.caller();
         }
-        if !lock(&self.memory).may_ask(&self.limits, Instant::now()) {
-            return Err(Failure::too_many("too many unknown tokens; try again in a moment"));
-        }
+        lock(&self.memory).questions.take(asker.place, Instant::now()).map_err(|spent| {
+            Failure::too_many(match spent {
+                Spent::Here => "too many unknown tokens from your address; try again in a moment",
+                Spent::Everywhere => "too many unknown tokens; try again in a moment",
+            })
+        })?;
         let word = self.review(token).await?;
         lock(&self.memory).remember(print, word.clone(), &self.limits, Instant::now());
         word.caller()
@@ -306,7 +333,7 @@ mod tests {
     }
 
     fn memory(now: Instant) -> Memory {
-        Memory { known: HashMap::new(), tokens: 2, filled: now }
+        Memory { known: HashMap::new(), questions: GuardLimits::default().budget(now) }
     }
 
     #[test]
@@ -334,16 +361,5 @@ mod tests {
             assert!(memory.known.len() <= 4);
         }
         assert_eq!(memory.recall(&print(0), now), Some(believed("alice")));
-    }
-
-    #[test]
-    fn questions_are_asked_at_a_bounded_rate() {
-        let limits = GuardLimits { burst: 2, refill: Duration::from_secs(1), ..GuardLimits::default() };
-        let now = Instant::now();
-        let mut memory = memory(now);
-        let mut asked = |millis| memory.may_ask(&limits, now + Duration::from_millis(millis));
-        assert_eq!([asked(0), asked(0), asked(0)], [true, true, false]);
-        assert_eq!([asked(999), asked(1000), asked(1001)], [false, true, false]);
-        assert_eq!([asked(60_000), asked(60_000), asked(60_000)], [true, true, false], "never more than the burst");
     }
 }

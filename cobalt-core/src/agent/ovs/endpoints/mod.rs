@@ -31,6 +31,7 @@ mod audit;
 mod capture;
 pub mod diagnose;
 mod guard;
+mod peers;
 pub mod resolve;
 mod routes;
 mod server;
@@ -238,7 +239,8 @@ impl Endpoints {
         Published(self.told.subscribe())
     }
 
-    /// The routes without TLS, for a server of one's own. What they start ends with `stop`.
+    /// The routes without TLS, for a server of one's own. What they start ends with `stop`. A server that tells whom it
+    /// serves ([`ConnectInfo`](axum::extract::ConnectInfo)) has each address held to its part of what is allowed.
     pub fn router(&self, stop: &Shutdown) -> Router {
         let Self { client, object, limits, .. } = self;
         let auditor = Auditor::new(client.clone(), object.clone(), self.recorder.clone());

@@ -9,7 +9,7 @@ use axum::{
         DefaultBodyLimit, Path, Query, Request, State,
         rejection::{BytesRejection, PathRejection, QueryRejection},
     },
-    http::{HeaderMap, StatusCode, header},
+    http::{StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -24,10 +24,10 @@ use tokio::{
 use super::{
     Limits,
     answer::Failure,
-    audit::{Auditor, Deed},
+    audit::{Auditor, Deed, Read},
     capture::{Captures, PacketStream},
     diagnose,
-    guard::{Caller, Guard, Right},
+    guard::{Asker, Caller, Guard, Right},
     resolve,
     wire::{
         Bond, Bridge, CaptureQuestion, CaptureView, Diagnosis, FdbEntry, Flow, FlowLine, FlowsEnd, List, Port,
@@ -93,8 +93,8 @@ pub(super) fn router(parts: Arc<Parts>) -> Router {
 
 impl Parts {
     /// Lets a caller with this right through.
-    async fn admit(&self, headers: &HeaderMap, right: Right) -> Answer<Caller> {
-        let caller = self.guard.caller(headers).await?;
+    async fn admit(&self, asker: &Asker, right: Right) -> Answer<Caller> {
+        let caller = self.guard.caller(asker).await?;
         let checked = self.guard.check(&caller, right).await;
         if let Err(failure) = &checked
             && failure.code == StatusCode::FORBIDDEN
@@ -111,10 +111,17 @@ impl Parts {
     }
 
     /// Lets a caller read, and notes that.
-    async fn admit_to_read(&self, headers: &HeaderMap, what: &'static str) -> Answer<()> {
-        let caller = self.admit(headers, Right::Diagnose).await?;
-        self.auditor.read(&caller, what).await;
+    async fn admit_to_read(&self, asker: &Asker, what: &'static str) -> Answer<()> {
+        let caller = self.admit(asker, Right::Diagnose).await?;
+        self.auditor.read(&caller, Read::State, what).await;
         Ok(())
+    }
+
+    /// Lets a caller see to captures that are kept, and notes that.
+    async fn admit_to_kept(&self, asker: &Asker, what: &'static str) -> Answer<Caller> {
+        let caller = self.admit(asker, Right::Capture).await?;
+        self.auditor.read(&caller, Read::Captures, what).await;
+        Ok(caller)
     }
 
     /// What took a while to find out.
@@ -143,12 +150,8 @@ fn named(path: Result<Path<String>, PathRejection>) -> Answer<String> {
     path.map(|Path(name)| name).map_err(|rejection| Failure::bad_request(rejection.body_text()))
 }
 
-async fn trace(
-    State(parts): Shared,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Answer<Json<TraceAnswer>> {
-    let caller = parts.admit(&headers, Right::Trace).await?;
+async fn trace(State(parts): Shared, asker: Asker, body: Result<Bytes, BytesRejection>) -> Answer<Json<TraceAnswer>> {
+    let caller = parts.admit(&asker, Right::Trace).await?;
     let question: TraceQuestion = read(body)?;
     let snapshot = parts.snapshot().await?;
     let request = resolve::packet(&snapshot, &question)?;
@@ -186,11 +189,11 @@ impl Parts {
     /// The capture a caller asks for: of a port that exists, within the bounds.
     async fn wanted(
         &self,
-        headers: &HeaderMap,
+        asker: &Asker,
         body: Result<Bytes, BytesRejection>,
         kept: bool,
     ) -> Answer<(Caller, crate::ovs::CaptureRequest)> {
-        let caller = self.admit(headers, Right::Capture).await?;
+        let caller = self.admit(asker, Right::Capture).await?;
         let question: CaptureQuestion = read(body)?;
         let snapshot = self.snapshot().await?;
         let port = resolve::port(&snapshot, "port", &question.port)?;
@@ -205,8 +208,8 @@ impl Parts {
     }
 }
 
-async fn capture(State(parts): Shared, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Answer<Response> {
-    let (caller, request) = parts.wanted(&headers, body, false).await?;
+async fn capture(State(parts): Shared, asker: Asker, body: Result<Bytes, BytesRejection>) -> Answer<Response> {
+    let (caller, request) = parts.wanted(&asker, body, false).await?;
     match parts.captures.stream(&*parts.switch, &request, &caller.name).await {
         Ok(packets) => Ok(pcap(packets)),
         Err(failure) => {
@@ -218,10 +221,10 @@ async fn capture(State(parts): Shared, headers: HeaderMap, body: Result<Bytes, B
 
 async fn start_capture(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     body: Result<Bytes, BytesRejection>,
 ) -> Answer<(StatusCode, Json<CaptureView>)> {
-    let (caller, request) = parts.wanted(&headers, body, true).await?;
+    let (caller, request) = parts.wanted(&asker, body, true).await?;
     match parts.captures.start(&*parts.switch, &request, &caller.name, parts.clock.now()).await {
         Ok(view) => Ok((StatusCode::CREATED, Json(view))),
         Err(failure) => {
@@ -231,26 +234,26 @@ async fn start_capture(
     }
 }
 
-async fn list_captures(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<CaptureView>>> {
-    let caller = parts.admit(&headers, Right::Capture).await?;
+async fn list_captures(State(parts): Shared, asker: Asker) -> Answer<Json<List<CaptureView>>> {
+    let caller = parts.admit_to_kept(&asker, "the list of captures").await?;
     Ok(Json(List { items: parts.captures.list(&caller.name) }))
 }
 
 async fn fetch_capture(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     id: Result<Path<String>, PathRejection>,
 ) -> Answer<Response> {
-    let caller = parts.admit(&headers, Right::Capture).await?;
+    let caller = parts.admit_to_kept(&asker, "a kept capture").await?;
     Ok(pcap(parts.captures.fetch(&named(id)?, &caller.name)?))
 }
 
 async fn delete_capture(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     id: Result<Path<String>, PathRejection>,
 ) -> Answer<Json<CaptureView>> {
-    let caller = parts.admit(&headers, Right::Capture).await?;
+    let caller = parts.admit_to_kept(&asker, "the end of a kept capture").await?;
     Ok(Json(parts.captures.delete(&named(id)?, &caller.name)?))
 }
 
@@ -269,10 +272,10 @@ struct FlowsQuery {
 
 async fn flows(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     query: Result<Query<FlowsQuery>, QueryRejection>,
 ) -> Answer<Response> {
-    parts.admit_to_read(&headers, "flows").await?;
+    parts.admit_to_read(&asker, "flows").await?;
     let FlowsQuery { bridge, table, limit } = asked(query)?;
     let most = parts.limits.flows;
     let limit = limit.unwrap_or(most);
@@ -347,18 +350,18 @@ fn write_line(text: &mut Vec<u8>, line: &FlowLine) -> Result<(), serde_json::Err
     Ok(())
 }
 
-async fn bridges(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bridge>>> {
-    parts.admit_to_read(&headers, "bridges").await?;
+async fn bridges(State(parts): Shared, asker: Asker) -> Answer<Json<List<Bridge>>> {
+    parts.admit_to_read(&asker, "bridges").await?;
     let snapshot = parts.snapshot().await?;
     Ok(Json(List { items: snapshot.bridges.into_iter().map(Bridge::from).collect() }))
 }
 
 async fn port(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     name: Result<Path<String>, PathRejection>,
 ) -> Answer<Json<PortAnswer>> {
-    parts.admit_to_read(&headers, "ports").await?;
+    parts.admit_to_read(&asker, "ports").await?;
     let name = named(name)?;
     let snapshot = parts.snapshot().await?;
     let port = resolve::port(&snapshot, "port", &name)?;
@@ -374,35 +377,35 @@ struct FdbQuery {
 
 async fn fdb(
     State(parts): Shared,
-    headers: HeaderMap,
+    asker: Asker,
     query: Result<Query<FdbQuery>, QueryRejection>,
 ) -> Answer<Json<List<FdbEntry>>> {
-    parts.admit_to_read(&headers, "learned addresses").await?;
+    parts.admit_to_read(&asker, "learned addresses").await?;
     let FdbQuery { bridge } = asked(query)?;
     let snapshot = parts.snapshot().await?;
     let learned = parts.switch.fdb(resolve::bridge(&snapshot, &bridge)?).await?;
     Ok(Json(List { items: learned.into_iter().map(FdbEntry::from).collect() }))
 }
 
-async fn bonds(State(parts): Shared, headers: HeaderMap) -> Answer<Json<List<Bond>>> {
-    parts.admit_to_read(&headers, "bonds").await?;
+async fn bonds(State(parts): Shared, asker: Asker) -> Answer<Json<List<Bond>>> {
+    parts.admit_to_read(&asker, "bonds").await?;
     let snapshot = parts.snapshot().await?;
     Ok(Json(List { items: snapshot.bonds.into_iter().map(Bond::from).collect() }))
 }
 
-async fn doctor(State(parts): Shared, headers: HeaderMap) -> Answer<Json<Diagnosis>> {
-    parts.admit_to_read(&headers, "doctor").await?;
+async fn doctor(State(parts): Shared, asker: Asker) -> Answer<Json<Diagnosis>> {
+    parts.admit_to_read(&asker, "doctor").await?;
     Ok(Json(diagnose::switch(&parts.snapshot().await?, &parts.memory(), &parts.config)))
 }
 
-async fn stale_flows(State(parts): Shared, headers: HeaderMap) -> Answer<Json<StaleFlows>> {
-    parts.admit_to_read(&headers, "stale flows").await?;
+async fn stale_flows(State(parts): Shared, asker: Asker) -> Answer<Json<StaleFlows>> {
+    parts.admit_to_read(&asker, "stale flows").await?;
     Ok(Json(demand(&parts)?.stands().into()))
 }
 
 /// Asks for a look, which takes longer than an answer may: whoever asks comes back for what it found.
-async fn look_for_stale_flows(State(parts): Shared, headers: HeaderMap) -> Answer<(StatusCode, Json<StaleFlows>)> {
-    let caller = parts.admit(&headers, Right::Diagnose).await?;
+async fn look_for_stale_flows(State(parts): Shared, asker: Asker) -> Answer<(StatusCode, Json<StaleFlows>)> {
+    let caller = parts.admit(&asker, Right::Diagnose).await?;
     let demand = demand(&parts)?;
     let before = demand.stands();
     demand.look();

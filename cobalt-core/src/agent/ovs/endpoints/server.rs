@@ -1,12 +1,10 @@
 //! The listener: TLS, one request per connection, everything bounded.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use axum::{Router, extract::ConnectInfo};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -14,7 +12,9 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
+use tower::Service;
 
+use super::peers::{self, Seats};
 use crate::runtime::shutdown::Shutdown;
 
 /// How long an answer in flight may take when the agent ends.
@@ -27,6 +27,8 @@ const BREATH: Duration = Duration::from_millis(200);
 pub struct ConnectionLimits {
     /// How many are open at a time; others wait to be accepted.
     pub open: usize,
+    /// How many of them from one address; more are hung up on. An IPv6 network of 64 bits is one address.
+    pub open_per_peer: usize,
     /// The longest time for the TLS handshake, and again for the head of the request.
     pub greeting: Duration,
     /// The longest head of a request in bytes.
@@ -43,6 +45,7 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             open: 64,
+            open_per_peer: 16,
             greeting: Duration::from_secs(10),
             head_bytes: 32 << 10,
             body_bytes: 64 << 10,
@@ -61,6 +64,7 @@ pub(super) async fn serve(
     stop: &Shutdown,
 ) {
     let places = Arc::new(Semaphore::new(limits.open.max(1)));
+    let seats = Seats::default();
     let limits = Arc::new(limits);
     let mut connections = JoinSet::new();
     loop {
@@ -83,13 +87,17 @@ pub(super) async fn serve(
                 continue;
             }
         };
+        let Some(seat) = seats.take(peers::place(peer.ip()), limits.open_per_peer.max(1)) else {
+            tracing::debug!(%peer, "a connection too many from one address");
+            continue;
+        };
         let (acceptor, router, limits, stop) = (acceptor.clone(), router.clone(), limits.clone(), stop.clone());
         connections.spawn(async move {
-            let served = connection(stream, &acceptor, router, &limits, &stop);
+            let served = connection(stream, peer, &acceptor, router, &limits, &stop);
             if timeout(limits.life, served).await.is_err() {
                 tracing::debug!(%peer, "a connection took too long");
             }
-            drop(place);
+            drop((place, seat));
         });
     }
     let ended = async { while connections.join_next().await.is_some() {} };
@@ -99,6 +107,7 @@ pub(super) async fn serve(
 
 async fn connection(
     stream: TcpStream,
+    peer: SocketAddr,
     acceptor: &TlsAcceptor,
     router: Router,
     limits: &ConnectionLimits,
@@ -117,7 +126,12 @@ async fn connection(
         .max_headers(64)
         // One request per connection: nothing idles, and a slow reader holds one place only.
         .keep_alive(false);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        // A router is always ready.
+        router.clone().call(request)
+    });
+    let served = builder.serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     let result = tokio::select! {
         result = &mut served => result,

@@ -445,14 +445,14 @@ impl From<ovs::Bond> for Bond {
             ovs::BondKind::Ovs => "ovs",
             ovs::BondKind::Kernel => "kernel",
         };
-        let member = |from: ovs::BondMember| BondMember {
-            name: from.name,
-            enabled: from.enabled,
-            link_up: from.link_up,
-            lacp: from.lacp,
-            partner: from.partner,
+        let member = |member: &ovs::BondMember| BondMember {
+            name: member.name.clone(),
+            enabled: member.enabled,
+            link_up: member.link_up,
+            lacp: member.lacp.clone(),
+            partner: member.partner.clone(),
         };
-        let members = from.members.into_iter().map(member).collect();
+        let members = from.members.iter().map(member).collect();
         Self { name: from.name, kind: kind.into(), mode: from.mode, lacp: from.lacp, members }
     }
 }

@@ -210,7 +210,7 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
     }
     let mut family = text.family("ovs_bond_active_members", Gauge, "Members of a bond that carry traffic");
     for (bond, labels) in known() {
-        family.sample(labels, None, Some(Count(bond.active_members() as u64)));
+        family.sample(labels, None, bond.is_told().then(|| Count(bond.active_members() as u64)));
     }
     let rows: [MemberRow; 2] = [
         ("ovs_bond_member_enabled", "Whether a bond sends over a member", |member| member.enabled.map(flag)),

@@ -152,6 +152,22 @@ async fn whether_a_controller_that_hangs_is_connected_is_not_told_and_one_that_d
 }
 
 #[tokio::test]
+async fn members_of_which_the_kernel_tells_only_the_link_are_not_told_as_active() {
+    let mut seen = sound();
+    seen.bonds[0].kind = crate::ovs::BondKind::Kernel;
+    for member in &mut seen.bonds[0].members {
+        (member.enabled, member.lacp) = (None, None);
+    }
+    let text = scrape(seen, OvsCounters::default()).await;
+    assert!(
+        text.contains("ovs_bond_members{bond=\"bond0\"") && text.contains("ovs_bond_member_link_up{bond=\"bond0\"")
+    );
+    for unknown in ["ovs_bond_active_members", "ovs_bond_member_enabled", "ovs_bond_member_lacp_current"] {
+        assert!(!text.lines().any(|line| line.starts_with(&format!("{unknown}{{"))), "{unknown}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_host_can_make_us_say_is_bounded_and_what_is_left_out_is_counted() {
     let mut seen = sound();
     let port = seen.interfaces[0].clone();

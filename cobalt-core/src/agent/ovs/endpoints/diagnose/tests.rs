@@ -205,6 +205,45 @@ fn stale_flows_that_were_found_are_told() {
     let memory = Memory::of_stale_flows(crate::agent::Section::Known(BTreeMap::from([(0xdead_beef, 3)])));
     let diagnosis = super::switch(&well(), &memory, &Config::new("node-1"));
     assert_eq!(named(&diagnosis), [("StaleFlows", "br-int")]);
+    assert_eq!(diagnosis.findings[0].message, "3 flows with 1 cookie that nothing in OVN explains on br-int");
+    let memory = Memory::of_stale_flows(crate::agent::Section::Known(BTreeMap::from([(1, 1)])));
+    let diagnosis = super::switch(&well(), &memory, &Config::new("node-1"));
+    assert_eq!(diagnosis.findings[0].message, "1 flow with 1 cookie that nothing in OVN explains on br-int");
+}
+
+#[test]
+fn losses_are_told_by_whatever_name_the_kernel_the_switch_or_dpdk_counts_them() {
+    let losses = [
+        "rx_errors",
+        "tx_errors",
+        "rx_missed_errors",
+        "rx_crc_err",
+        "rx_dropped",
+        "ovs_tx_failure_drops",
+        "rx_mbuf_allocation_errors",
+        "collisions",
+    ];
+    for loss in losses {
+        let mut snapshot = well();
+        snapshot.interfaces[0].statistics = BTreeMap::from([(loss.to_owned(), 2), ("rx_packets".into(), 9)]);
+        let diagnosis = port(&snapshot, &snapshot.interfaces[0]);
+        assert_eq!(named(&diagnosis), [("Losses", "tap1")], "{loss}");
+        assert!(diagnosis.findings[0].message.ends_with(&format!("{loss} 2")), "{diagnosis:?}");
+    }
+}
+
+#[test]
+fn a_bond_of_which_nobody_could_tell_is_mentioned_and_not_passed_over() {
+    let mut snapshot = well();
+    snapshot.bonds[0].kind = BondKind::Kernel;
+    assert_eq!(named(&super::switch(&snapshot, &Memory::default(), &Config::new("node-1"))), []);
+    snapshot.bonds[0].members[0].lacp = None;
+    let told = super::switch(&snapshot, &Memory::default(), &Config::new("node-1"));
+    assert_eq!(named(&told), [("BondUnknown", "bond0")]);
+    assert!(told.findings[0].message.contains("on eth1 of bond bond0"), "{told:?}");
+    let of_card = port(&snapshot, &snapshot.interfaces[1]);
+    assert_eq!(named(&of_card), [("BondUnknown", "bond0")]);
+    assert_eq!(named(&port(&snapshot, &snapshot.interfaces[0])), []);
 }
 
 #[test]
