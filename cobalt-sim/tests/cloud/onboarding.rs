@@ -452,8 +452,9 @@ async fn a_host_in_service_that_counts_as_aborted_is_in_service_again_without_a_
     let left = || hosts.rig.nova.faults().calls("remove_from_aggregate");
     let before = left();
     // A maintenance that begins and ends while nobody manages it.
-    let service = hosts.rig.service(&host).await.id;
-    hosts.rig.nova.disable_service(&service, "Hypervisor CRD: spec.maintenance=manual").await.unwrap();
+    hosts.rig.patch(&host, json!({"maintenance": "manual", "maintenanceReason": "a test"})).await;
+    hosts.rig.until(&host, "disabled", |seen| seen.is_true(types::HYPERVISOR_DISABLED)).await;
+    hosts.rig.patch(&host, json!({"maintenance": "", "maintenanceReason": null})).await;
     hosts.rig.until_service(&host, "enabled again", |service| service.enabled).await;
     hosts.rig.cluster.label(&host, labels::LIFECYCLE, Some(labels::SKIP_TESTS)).await.unwrap();
     hosts.until_step(&host, reasons::SUCCEEDED).await;

@@ -128,11 +128,13 @@ fn is_tested(plan: &Plan) -> bool {
     onboarding.is_some_and(|it| it.status == ConditionStatus::False && it.reason == reasons::SUCCEEDED)
 }
 
-/// Whether a host that nobody manages was enabled before its maintenance. Earlier programs took `Succeeded` back from hosts
-/// in service, so that their onboarding counts as aborted; but only what is enabled is disabled in our words.
+/// Whether a host that nobody manages comes out of a maintenance before which it was enabled. Earlier programs took
+/// `Succeeded` back from hosts in service, so that their onboarding counts as aborted; but only what is enabled is disabled
+/// in our words, and said to be so.
 fn was_in_service(plan: &Plan, service: &ComputeService) -> bool {
     let aborted = plan.condition(condition_types::ONBOARDING).is_some_and(|it| it.reason == reasons::ABORTED);
-    aborted && !plan.effective_spec().lifecycle_enabled() && is_ours(service)
+    let told = plan.condition(condition_types::HYPERVISOR_DISABLED).is_some_and(Condition::is_true);
+    aborted && told && !plan.effective_spec().lifecycle_enabled() && is_ours(service)
 }
 
 /// The service of a host as Nova has it now, if it still is the one that is meant.
