@@ -11,6 +11,7 @@
 
 #![allow(clippy::ref_option_ref, reason = "the expansion of mockall's attribute")]
 
+mod hostname;
 mod placement;
 mod test_bed;
 mod types;
@@ -18,6 +19,7 @@ pub mod view;
 
 use async_trait::async_trait;
 
+pub use hostname::guest_hostname;
 pub use placement::{
     Allocation, Candidate, Inventory, PlacementClient, Provider, Resources, TraitChange, Traits, change_traits,
 };

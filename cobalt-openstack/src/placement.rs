@@ -91,6 +91,14 @@ impl PlacementClient for Placement {
             .await
     }
 
+    async fn provider_named(&self, name: &str) -> Result<Option<Provider>> {
+        let (operation, path) = (format!("get resource provider named {name}"), "/resource_providers".to_owned());
+        let mut call = Self::call("provider_named", operation, Method::GET, path);
+        call.query.push(("name", name.to_owned()));
+        let found = self.decoded(&call, decode::providers).await?;
+        Ok(found.into_iter().find(|provider| provider.name == name))
+    }
+
     async fn provider(&self, id: &ProviderId) -> Result<Provider> {
         let path = format!("/resource_providers/{}", segment(id.as_str()));
         let call = Self::call("provider", format!("get resource provider {id}"), Method::GET, path);

@@ -193,6 +193,7 @@ pub struct Started {
 /// Begins: logging, the admin server, the way to the Kubernetes API.
 pub async fn start(args: Args) -> Result<Started, ProgramError> {
     let program = Program::start(NAME, &args.earlier.log(&args.log), &args.admin, &args.kube).await?;
+    args.earlier.common.warn();
     let node = args.node(&program.host);
     Ok(Started { args, program, node })
 }

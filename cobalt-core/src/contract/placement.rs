@@ -74,6 +74,15 @@ async fn providers(fixture: &mut dyn PlacementFixture) -> Provoked<()> {
     ascending("providers", &names)?;
     for provider in &all {
         same("provider", placement.provider(&provider.id).await?.name, provider.name.clone())?;
+        let named = placement.provider_named(&provider.name).await?;
+        same("provider_named", named.map(|found| found.id), Some(provider.id.clone()))?;
+        let begin = &provider.name[..provider.name.len() - 1];
+        let named = placement.provider_named(begin).await?;
+        same(
+            "the name of the provider found by another",
+            named.map(|found| found.name),
+            names.iter().find(|name| **name == begin).map(ToString::to_string),
+        )?;
     }
     Ok(())
 }

@@ -84,6 +84,9 @@ pub trait PlacementClient: Send + Sync {
     /// All providers, ordered by name.
     async fn providers(&self) -> Result<Vec<Provider>>;
 
+    /// The provider of exactly this name, which is no other's.
+    async fn provider_named(&self, name: &str) -> Result<Option<Provider>>;
+
     /// One provider.
     async fn provider(&self, id: &ProviderId) -> Result<Provider>;
 

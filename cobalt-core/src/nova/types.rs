@@ -135,6 +135,8 @@ pub struct Server {
     pub zone: Option<String>,
     /// Why it is in error.
     pub fault: Option<String>,
+    /// When it was asked for.
+    pub created_at: Option<Timestamp>,
     /// When it first ran.
     pub launched_at: Option<Timestamp>,
 }

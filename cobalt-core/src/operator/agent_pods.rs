@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   termination, and the host is empty ──▶ taint the Node: kvm.cloud.sap/offboarding, NoExecute
-//!        │ tainted
+//!        │ tainted                           └─ refused ──▶ Unknown, Failed
 //!        ▼
 //!   list the Pods on the Node, in the namespaces of the agents, at an interval
 //!        ├─ some are left ────────────▶ False, AgentPodsRunning
@@ -13,8 +13,10 @@
 //! A Pod that tolerates the taint for ever belongs to the Node and not to the host's service; one that has ended is no
 //! agent any more; one that is being deleted still is.
 //!
-//! The taint is set whether or not there is a Gardener: it is what makes nova-compute and its like leave. The taints of a
-//! Node are one list that is replaced as a whole, so it is changed by a patch that tests what it was.
+//! The taint is set whether or not there is a Gardener: it is what makes nova-compute and its like leave. It is set on a
+//! deleted Node too: whoever holds that with a finalizer waits for the host to be offboarded, and offboarding waits for the
+//! agents. The taints of a Node are one list that is replaced as a whole, so it is changed by a patch that tests what it
+//! was.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +28,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Action, FIELD_MANAGER, Plan, PodsSeen, Progress, Snapshot, Stage, kubernetes};
+use super::{Action, FIELD_MANAGER, Outcome, Plan, PodsSeen, Progress, Snapshot, Stage, acting, kubernetes};
 use crate::{
     Error, Result,
     api::{Condition, ConditionStatus, Maintenance, condition_types, labels, reasons},
@@ -83,16 +85,15 @@ impl Stage for AgentPods {
     }
 
     fn decide(&self, seen: &Snapshot, plan: &mut Plan) {
-        let (Some(node), Some(_)) = (&seen.node, &seen.hypervisor) else { return };
+        let (Some(_), Some(_)) = (&seen.node, &seen.hypervisor) else { return };
         let spec = plan.effective_spec();
         let empty = plan.condition(condition_types::EVICTING).is_some_and(Condition::is_false);
-        if seen.is_leaving() || spec.maintenance() != &Maintenance::Termination || !empty {
+        if is_let_go(seen) || spec.maintenance() != &Maintenance::Termination || !empty {
             return;
         }
         if !seen.has_taint(labels::OFFBOARDING_TAINT, EFFECT) {
-            // A Node that is already on its way out takes no agents with it that could be sent away.
-            if spec.lifecycle_enabled() && node.metadata.deletion_timestamp.is_none() {
-                plan.act(Arc::new(TaintNode { client: self.client.clone(), node: seen.name.clone() }));
+            if spec.lifecycle_enabled() {
+                self.taint(seen, plan);
             }
             return;
         }
@@ -113,6 +114,22 @@ impl Stage for AgentPods {
     }
 }
 
+impl AgentPods {
+    fn taint(&self, seen: &Snapshot, plan: &mut Plan) {
+        let taint = TaintNode { client: self.client.clone(), node: seen.name.clone() };
+        if let Some(Outcome::Failed { message, .. }) = acting::want(seen, plan, Arc::new(taint)) {
+            let message = format!("The agents cannot be sent away: {message}");
+            let (type_, status) = (condition_types::AGENT_PODS_EVICTED, ConditionStatus::Unknown);
+            plan.set(Condition::new(type_, status, reasons::FAILED, message));
+        }
+    }
+}
+
+/// Whether a Hypervisor was deleted and nobody waits for its host: one that terminates is brought to its end all the same.
+fn is_let_go(seen: &Snapshot) -> bool {
+    seen.is_leaving() && !seen.is_held()
+}
+
 fn running(pods: &[String]) -> String {
     let named = pods[..pods.len().min(NAMED)].join(", ");
     let more = match pods.len() - pods.len().min(NAMED) {
@@ -125,7 +142,7 @@ fn running(pods: &[String]) -> String {
 /// Whether a pass needs to know which agents are left.
 pub(super) fn is_asked(seen: &Snapshot) -> bool {
     let holds = |type_, status| seen.condition(type_).is_some_and(|condition| condition.status == status);
-    !seen.is_leaving()
+    !is_let_go(seen)
         && seen.spec().maintenance() == &Maintenance::Termination
         && holds(condition_types::EVICTING, ConditionStatus::False)
         && !holds(condition_types::OFFBOARDED, ConditionStatus::True)

@@ -38,7 +38,7 @@ use crate::{
         lock,
         metrics::Metrics,
         queue::{self, Next, Queue},
-        shutdown::Shutdown,
+        shutdown::{Shutdown, TaskGroup},
         state::Status,
         takeover::{TakeOver, compact_managed_fields},
         watch::{Lookup, ObjectKey, Store, watched_store},
@@ -312,8 +312,8 @@ struct Context {
 }
 
 impl Certificates {
-    /// Works until `stop`, then finishes what is in flight.
-    pub(super) async fn run(self, stop: Shutdown) {
+    /// Works until `stop`, then finishes what is in flight. Its watch is one of these, whose end ends the program.
+    pub(super) async fn run(self, watches: &TaskGroup, stop: Shutdown) {
         let Self { client, settings, nodes, queue, clock, metrics, status, recorder, hand } = self;
         let api: Api<Certificate> = Api::namespaced(client.clone(), &settings.namespace);
         let told = Mutex::new(false);
@@ -348,22 +348,19 @@ impl Certificates {
         .build(&status);
         let applier = Applier::new(FIELD_MANAGER, metrics).taking_over(take_over());
         let context = Arc::new(Context { api, settings, nodes, known: known.clone(), applier, recorder, hand });
-        let working = async {
-            // What is merely not listed yet must not look absent.
-            if known.ready().await {
-                queue::run(&queue, 2, stop.clone(), move |node| {
-                    let context = context.clone();
-                    async move { context.reconcile(&node).await }
-                })
-                .await;
-            }
+        watches.spawn("watch certificates", watch.run(stop.clone()));
+        // What is merely not listed yet must not look absent.
+        let listed = tokio::select! {
+            () = stop.triggered() => false,
+            listed = known.ready() => listed,
         };
-        let watching = async {
-            if let Err(ended) = watch.run(stop.clone()).await {
-                tracing::error!(error = %ended, "certificates are not looked after any more");
-            }
-        };
-        tokio::join!(watching, working);
+        if listed {
+            queue::run(&queue, 2, stop, move |node| {
+                let context = context.clone();
+                async move { context.reconcile(&node).await }
+            })
+            .await;
+        }
     }
 }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -21,7 +21,8 @@ use kube::{Api, Client, ResourceExt, runtime::watcher};
 use tracing::Instrument;
 
 use super::{
-    Cloud, CloudSeen, Hand, HypervisorSync, Outcome, Plan, PodsSeen, Progress, Settings, Snapshot, Stage, agent_pods,
+    AbsentNode, Cloud, CloudSeen, Hand, HypervisorSync, Outcome, Plan, PodsSeen, Progress, Settings, Snapshot, Stage,
+    absence, agent_pods,
     certificate::Certificates,
     eviction::{self, Drains},
     hand::Withheld,
@@ -147,6 +148,8 @@ struct Context {
     /// What the server answered to our last writes, until the cache has caught up with them. A pass on what was before
     /// would do again in the cloud what is done, or undo it, long before its own write is refused.
     written: Mutex<BTreeMap<String, Arc<Hypervisor>>>,
+    /// What was wrong with whom in their last passes, and has been told.
+    warned: Mutex<BTreeMap<String, BTreeSet<String>>>,
 }
 
 impl Controller {
@@ -303,6 +306,7 @@ impl Controller {
                     selector: self.settings.selector(),
                     everybody,
                     written: Mutex::default(),
+                    warned: Mutex::default(),
                     controller: self.clone(),
                 });
                 let passes = queue::run(&queue, self.workers, stop.clone(), move |name| {
@@ -317,7 +321,7 @@ impl Controller {
                 };
                 let certificates = async {
                     if let Some(certificates) = certificates {
-                        certificates.run(stop.clone()).await;
+                        certificates.run(&watches, stop.clone()).await;
                     }
                 };
                 tokio::join!(passes, drains, certificates);
@@ -462,6 +466,7 @@ impl Context {
             plan = pass::decide(&self.controller.stages, &seen);
         }
         self.publish(&seen, &mut plan).await?;
+        self.warn(&seen, &plan);
         if plan.actions().keys().any(|key| !seen.outcomes.contains_key(key)) {
             // More steps than rounds: it is somebody else's turn first.
             return Ok(Next::After(MORE_TO_DO));
@@ -496,6 +501,13 @@ impl Context {
             cloud.view.follow_servers(id, seen.wants_servers());
         }
         self.note_owned(&mut seen);
+        if absence::is_asked(&seen) {
+            let asked = before.map(|before| before.absent_node.clone()).filter(|node| *node != AbsentNode::NotAsked);
+            seen.absent_node = match asked {
+                Some(known) => known,
+                None => absence::look(&self.controller.client, name).await,
+            };
+        }
         if agent_pods::is_asked(&seen) {
             let asked = before.map(|before| before.agent_pods.clone()).filter(|pods| *pods != PodsSeen::NotAsked);
             seen.agent_pods = if let Some(pods) = asked {
@@ -555,14 +567,18 @@ impl Context {
         unwritten
     }
 
-    /// The writer of spec and metadata. What it takes over depends on the Node: lists that an earlier program wrote from
-    /// an annotation that is gone have no source any more, and owning them would mean emptying them.
+    /// The writer of spec and metadata. What it takes over depends on the Node: what an earlier program wrote from an
+    /// annotation or a label that is gone has no source any more, and owning it would mean emptying it, or ending the
+    /// management of a host in service.
     fn main_applier(&self, seen: &Snapshot) -> Applier {
-        let unsourced = [
-            (labels::AGGREGATES_ANNOTATION, "spec.aggregates"),
-            (labels::CUSTOM_TRAITS_ANNOTATION, "spec.customTraits"),
+        let (annotated, labelled) = (|key| seen.node_annotation(key).is_some(), |key| seen.node_label(key).is_some());
+        let sourced = [
+            (annotated(labels::AGGREGATES_ANNOTATION), "spec.aggregates"),
+            (annotated(labels::CUSTOM_TRAITS_ANNOTATION), "spec.customTraits"),
+            (labelled(labels::LIFECYCLE), "spec.lifecycleEnabled"),
+            (labelled(labels::LIFECYCLE), "spec.skipTests"),
         ];
-        let left = unsourced.iter().filter(|(annotation, _)| seen.node_annotation(annotation).is_none());
+        let left = sourced.iter().filter(|(sourced, _)| !sourced);
         let take_over = TakeOver::from(EARLIER_CONTROLLERS.iter().chain(&EARLIER_PROGRAMS).copied())
             .only(SPEC_FIELDS)
             .only(self.sync.transferred_labels.iter().map(|label| ["metadata", "labels", label.as_str()]))
@@ -619,6 +635,22 @@ impl Context {
             (Applied::Unchanged, Applied::Unchanged) => {}
         }
         Ok(())
+    }
+
+    /// An Event for what has begun to be wrong since the last pass.
+    fn warn(&self, seen: &Snapshot, plan: &Plan) {
+        let Some(about) = seen.hypervisor.as_deref() else {
+            lock(&self.warned).remove(&seen.name);
+            return;
+        };
+        let now = plan.warnings();
+        let before = {
+            let mut warned = lock(&self.warned);
+            if now.is_empty() { warned.remove(&seen.name) } else { warned.insert(seen.name.clone(), now.clone()) }
+        };
+        for note in now.difference(&before.unwrap_or_default()) {
+            self.controller.recorder.publish(Event::warning(about, "Reconcile", reasons::FAILED, note.clone()));
+        }
     }
 
     /// An Event and a line of log per transition, after it has been written.

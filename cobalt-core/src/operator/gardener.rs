@@ -31,7 +31,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Action, FIELD_MANAGER, Ha, HaGate, KeeperSeen, Plan, Progress, Snapshot, Stage, ha_gate, hypervisor, kubernetes,
+    Action, FIELD_MANAGER, Ha, HaGate, KeeperSeen, Outcome, Plan, Progress, Snapshot, Stage, ha_gate, hypervisor,
+    kubernetes,
 };
 use crate::{
     Result,
@@ -167,10 +168,13 @@ impl Stage for Gardener {
         let hostname = seen.node_label(labels::HOSTNAME).unwrap_or(&seen.name);
         let wanted = Wanted { node: &seen.name, hostname, owner, settings: &self.settings, onboarded, released };
         // The budget first: while there is none, a drain is not held back by it.
-        if let Some(apply) = self.apply::<PodDisruptionBudget>(seen, budget.as_deref(), wanted.budget(), "1") {
-            plan.act(apply);
-        }
-        if let Some(apply) = self.apply::<Deployment>(seen, deployment.as_deref(), wanted.deployment(), "2") {
+        let budget = self.apply::<PodDisruptionBudget>(seen, budget.as_deref(), wanted.budget(), "1");
+        let deployment = self.apply::<Deployment>(seen, deployment.as_deref(), wanted.deployment(), "2");
+        for apply in [budget, deployment].into_iter().flatten() {
+            if let Some(Outcome::Failed { message, .. }) = seen.outcomes.get(&apply.key()) {
+                // No condition is about these objects.
+                plan.warn(message.clone());
+            }
             plan.act(apply);
         }
     }

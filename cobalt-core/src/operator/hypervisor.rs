@@ -3,7 +3,9 @@
 //! One way, from the Node to the Hypervisor, and complete: what appears on the Node appears here, and what is taken
 //! off the Node goes here too, unless somebody else has made the field theirs.
 //!
-//! `lifecycleEnabled` is always written, because the CRD's default is `true`: leaving it out would onboard every node.
+//! `lifecycleEnabled` is always written at creation, because the CRD's default is `true`: leaving it out would onboard
+//! every node. Later it and `skipTests` follow the Node's label while there is one, and go off again with it if they came
+//! from it. Where a person manages a Hypervisor without the label, both are the person's.
 //!
 //! ```text
 //!                       Node terminates                        Node comes back
@@ -19,6 +21,9 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerR
 
 use super::{Plan, Snapshot, Stage};
 use crate::api::{Condition, ConditionStatus, Maintenance, condition_types, labels, reasons};
+
+/// The finalizer of what is deleted after its dependents.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// Creates Hypervisors from Nodes and keeps labels, lifecycle, aggregates, traits, address and termination in step.
 #[derive(Clone, Debug)]
@@ -48,7 +53,7 @@ impl Stage for HypervisorSync {
             return;
         }
         if seen.hypervisor.is_none() {
-            if is_terminating(node) && !is_announced(node) {
+            if is_collected(node) || is_terminating(node) && !is_announced(node) {
                 // It was deleted with all that depends on it, and waits for that to be gone.
                 return;
             }
@@ -110,8 +115,10 @@ fn decide_lifecycle(seen: &Snapshot, plan: &mut Plan) {
         return;
     }
     let lifecycle = seen.node_label(labels::LIFECYCLE);
-    plan.spec.lifecycle_enabled = Some(lifecycle.is_some());
-    plan.spec.skip_tests = Some(lifecycle == Some(labels::SKIP_TESTS));
+    let decided = |field: &str| lifecycle.is_some() || plan.create || seen.owned.contains(&["spec", field]);
+    let (enabled, skipped) = (decided("lifecycleEnabled"), decided("skipTests"));
+    plan.spec.lifecycle_enabled = enabled.then_some(lifecycle.is_some());
+    plan.spec.skip_tests = skipped.then_some(lifecycle == Some(labels::SKIP_TESTS));
 }
 
 fn decide_lists(seen: &Snapshot, plan: &mut Plan) {
@@ -197,9 +204,14 @@ pub(super) fn is_terminating(node: &Node) -> bool {
 /// Whether somebody announced that the Node will go and waits for its host to be cleared: Gardener by its condition,
 /// others by a finalizer. One that was merely deleted, with what depends on it, is nobody's wish for a drain.
 fn is_announced(node: &Node) -> bool {
-    const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
+    const COLLECTORS: [&str; 2] = [FOREGROUND, "orphan"];
     let awaited = node.metadata.finalizers.iter().flatten().any(|finalizer| !COLLECTORS.contains(&finalizer.as_str()));
     node.metadata.deletion_timestamp.is_some() && awaited || has_terminating_condition(node)
+}
+
+/// Whether the Node was deleted and goes after all that depends on it.
+fn is_collected(node: &Node) -> bool {
+    node.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FOREGROUND)
 }
 
 fn has_terminating_condition(node: &Node) -> bool {

@@ -30,6 +30,7 @@
 //! | [`Taint`] | `Tainted` |
 //! | [`Ready`] | `Ready` |
 
+mod absence;
 mod acting;
 mod agent_pods;
 mod aggregates;
@@ -87,7 +88,7 @@ pub use self::{
     plan::Plan,
     ready::Ready,
     selector::Selector,
-    snapshot::{AgentSeen, CloudSeen, KeeperSeen, Outcome, PodsSeen, Snapshot, SwitchSeen},
+    snapshot::{AbsentNode, AgentSeen, CloudSeen, KeeperSeen, Outcome, PodsSeen, Snapshot, SwitchSeen},
     stage::{Action, Progress, Stage},
     taint::Taint,
     traits::Traits,

@@ -35,6 +35,7 @@ pub struct Plan {
     of_generation: BTreeSet<String>,
     generation: Option<i64>,
     actions: BTreeMap<String, Arc<dyn Action>>,
+    warnings: BTreeSet<String>,
     requeue: Option<Duration>,
     now: Timestamp,
     seen: HypervisorSpec,
@@ -56,6 +57,7 @@ impl Plan {
             of_generation: BTreeSet::new(),
             generation: seen.hypervisor.as_ref().and_then(|hypervisor| hypervisor.metadata.generation),
             actions: BTreeMap::new(),
+            warnings: BTreeSet::new(),
             requeue: None,
             now: seen.now,
             seen: seen.spec(),
@@ -179,6 +181,17 @@ impl Plan {
     /// The actions asked for, by key.
     pub fn actions(&self) -> &BTreeMap<String, Arc<dyn Action>> {
         &self.actions
+    }
+
+    /// Says what is wrong now and turns no condition, in words for people. It becomes one Event when it begins, and another
+    /// one only if it was over in between.
+    pub fn warn(&mut self, note: impl Into<String>) {
+        self.warnings.insert(note.into());
+    }
+
+    /// What is wrong now and turns no condition.
+    pub fn warnings(&self) -> &BTreeSet<String> {
+        &self.warnings
     }
 
     /// Asks to be looked at again after this time at the latest.

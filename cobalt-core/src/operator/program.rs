@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     pub observe_only: bool,
 
-    /// Work without OpenStack: Hypervisors are kept in step with their Nodes, and nothing more
+    /// Work without OpenStack: Hypervisors are kept in step with their Nodes and judged, and certificates asked for
     #[arg(long)]
     pub no_openstack: bool,
 
@@ -212,6 +212,7 @@ pub async fn run(args: Args, reach: impl FnOnce(CloudCalls) -> Result<Clients, T
     args.settings("").map_err(ProgramError::Arguments)?;
     let clients = if args.no_openstack { None } else { Some(reach(calls.clone()).map_err(ProgramError::Cloud)?) };
     let program = Program::start(NAME, &args.earlier.log(&args.log), &args.admin, &args.kube).await?;
+    args.earlier.warn();
     let mut settings = args.settings(&program.namespace).map_err(ProgramError::Arguments)?;
     let operator = Operator::new(program.client.clone())
         .workers(args.workers.into())

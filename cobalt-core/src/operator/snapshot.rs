@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// The Node, if there is one and it is a hypervisor.
     pub node: Option<Arc<Node>>,
+    /// What the API server says of a Node that is not among those we watch, where that was asked.
+    pub absent_node: AbsentNode,
     /// The Hypervisor, if there is one.
     pub hypervisor: Option<Arc<Hypervisor>>,
     /// The Eviction of the host's name, if there is one.
@@ -54,6 +56,7 @@ impl Snapshot {
             name: name.into(),
             now,
             node: None,
+            absent_node: AbsentNode::NotAsked,
             hypervisor: None,
             eviction: None,
             cloud: CloudSeen::NotConfigured,
@@ -122,11 +125,13 @@ impl Snapshot {
         }
     }
 
-    /// Whether it matters which servers Nova has on the host: it is to be empty, or to leave.
+    /// Whether it matters which servers Nova has on the host: it is to be empty, to leave, or to be onboarded again.
     pub fn wants_servers(&self) -> bool {
         let maintenance =
             |one: &Arc<Hypervisor>| one.spec.maintenance.as_ref().is_some_and(|it| *it != Maintenance::Off);
-        self.is_leaving() || self.hypervisor.as_ref().is_some_and(maintenance)
+        let aborted = self.condition(condition_types::ONBOARDING).is_some_and(|it| it.reason == reasons::ABORTED);
+        let again = |one: &Arc<Hypervisor>| aborted && one.spec.lifecycle_enabled();
+        self.is_leaving() || self.hypervisor.as_ref().is_some_and(|one| maintenance(one) || again(one))
     }
 
     /// The compute service in Nova: the recorded one, or else the one of exactly this host.
@@ -177,6 +182,11 @@ impl Snapshot {
         finalizers.is_some_and(|list| list.iter().any(|finalizer| finalizer == labels::FINALIZER))
     }
 
+    /// Whether there is no Node of this name, which takes more than that we watch none: it may have lost its labels.
+    pub fn is_node_gone(&self) -> bool {
+        self.node.is_none() && self.absent_node == AbsentNode::Gone
+    }
+
     /// Whether somebody wants the Hypervisor gone.
     pub fn is_leaving(&self) -> bool {
         self.hypervisor.as_ref().is_some_and(|hypervisor| hypervisor.metadata.deletion_timestamp.is_some())
@@ -220,6 +230,23 @@ pub enum CloudSeen {
     NotConfigured,
     /// This; parts of it may not have been seen yet, see [`Snapshot::region`].
     Known(Arc<view::Snapshot>),
+}
+
+/// What is known of a Node that is not among those we watch. They are chosen by labels, so it may have lost one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AbsentNode {
+    /// Nobody needed to know.
+    #[default]
+    NotAsked,
+    /// The API server did not answer; this is why.
+    Failed(String),
+    /// There is none.
+    Gone,
+    /// There is one, without the labels by which we would know it.
+    Unlabelled {
+        /// Whether it is on its way out.
+        terminating: bool,
+    },
 }
 
 /// Whether a host's agent gives signs of life.

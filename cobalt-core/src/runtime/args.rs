@@ -23,7 +23,7 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 use tokio::net::TcpListener;
 
 use super::admin::{self, AdminError};
@@ -131,7 +131,7 @@ impl AdminArgs {
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderArgs {
     /// Work only while holding the Lease; needed as soon as two replicas run
-    #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub leader_elect: bool,
 
     /// Namespace of the Lease [default: the namespace of the pod or context]

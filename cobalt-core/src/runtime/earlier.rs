@@ -1,6 +1,6 @@
 //! Flags of earlier programs, so that their manifests keep working.
 
-use clap::{ArgAction, Args as ClapArgs};
+use clap::{ArgAction, Args as ClapArgs, builder::BoolishValueParser};
 
 use super::args::{LogArgs, LogFormat};
 
@@ -12,23 +12,23 @@ pub const HEADING: &str = "Flags of earlier programs";
 #[group(skip)]
 pub struct EarlierArgs {
     /// No effect: metrics are served without TLS and without a login. Choose an address that only the scraper reaches
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL", help_heading = HEADING)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), value_name = "BOOL", help_heading = HEADING)]
     pub metrics_secure: Option<bool>,
 
     /// No effect: what is served is HTTP/1.1
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL", help_heading = HEADING)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), value_name = "BOOL", help_heading = HEADING)]
     pub enable_http2: Option<bool>,
 
     /// Means `--log-format human --log-level debug`
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_name = "BOOL", help_heading = HEADING)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, value_parser = BoolishValueParser::new(), value_name = "BOOL", help_heading = HEADING)]
     pub zap_devel: Option<bool>,
 
     /// Means `--log-format`: `json`, or `console` for lines for people
-    #[arg(long, value_name = "ENCODER", help_heading = HEADING)]
+    #[arg(long, value_name = "ENCODER", value_parser = encoder, help_heading = HEADING)]
     pub zap_encoder: Option<String>,
 
     /// Means `--log-level`: `debug`, `info`, `error`, `panic`, or a number (above zero means `debug`)
-    #[arg(long, value_name = "LEVEL", help_heading = HEADING)]
+    #[arg(long, value_name = "LEVEL", value_parser = level, help_heading = HEADING)]
     pub zap_log_level: Option<String>,
 
     /// No effect: stack traces are not logged
@@ -49,8 +49,8 @@ impl EarlierArgs {
         }
         match self.zap_encoder.as_deref() {
             Some("json") => log.log_format = LogFormat::Json,
-            Some("console") => log.log_format = LogFormat::Human,
-            _ => {}
+            Some(_) => log.log_format = LogFormat::Human,
+            None => {}
         }
         match self.zap_log_level.as_deref() {
             Some("info" | "0") => log.log_level = "info".into(),
@@ -60,6 +60,28 @@ impl EarlierArgs {
         }
         log
     }
+
+    /// Tells of a flag whose wish is not fulfilled, though somebody may rely on it. To be called once there is a log.
+    pub fn warn(&self) {
+        if self.metrics_secure == Some(true) {
+            tracing::warn!("--metrics-secure has no effect: metrics are served without TLS and without a login");
+        }
+    }
+}
+
+/// A level as earlier programs took it.
+fn level(text: &str) -> Result<String, String> {
+    let word = text.to_lowercase();
+    let known = ["debug", "info", "error", "panic"].contains(&word.as_str());
+    if known || word.parse::<u32>().is_ok() {
+        Ok(word)
+    } else {
+        Err("expected debug, info, error, panic or a number".into())
+    }
+}
+
+fn encoder(text: &str) -> Result<String, String> {
+    if ["json", "console"].contains(&text) { Ok(text.to_owned()) } else { Err("expected json or console".into()) }
 }
 
 #[cfg(test)]
@@ -83,6 +105,49 @@ mod tests {
         ] {
             let log = given.log(&LogArgs::default());
             assert_eq!((log.log_format, log.log_level.as_str()), (format, level), "{given:?}");
+        }
+    }
+
+    #[derive(clap::Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        earlier: EarlierArgs,
+    }
+
+    fn given(flag: &str) -> Result<EarlierArgs, String> {
+        let parsed = <Line as clap::Parser>::try_parse_from(["program", flag]);
+        parsed.map(|line| line.earlier).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn values_are_those_that_earlier_programs_took() {
+        for (value, expected) in
+            [("1", true), ("t", true), ("True", true), ("0", false), ("F", false), ("false", false)]
+        {
+            let read = given(&format!("--metrics-secure={value}")).map(|earlier| earlier.metrics_secure);
+            assert_eq!(read, Ok(Some(expected)), "{value}");
+        }
+        for (level, expected) in
+            [("debug", "debug"), ("Info", "info"), ("error", "error"), ("panic", "error"), ("3", "debug")]
+        {
+            let read = given(&format!("--zap-log-level={level}")).map(|it| it.log(&LogArgs::default()).log_level);
+            assert_eq!(read.as_deref(), Ok(expected), "{level}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_none_of_them_took_is_named() {
+        for (flag, words) in [
+            (
+                "--zap-log-level=verbose",
+                ["verbose", "--zap-log-level", "expected debug, info, error, panic or a number"],
+            ),
+            ("--zap-log-level=-1", ["-1", "--zap-log-level", "expected debug"]),
+            ("--zap-encoder=xml", ["xml", "--zap-encoder", "expected json or console"]),
+            ("--metrics-secure=perhaps", ["perhaps", "--metrics-secure", "true"]),
+        ] {
+            let refused = given(flag).expect_err(flag);
+            assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
         }
     }
 }

@@ -4,10 +4,11 @@ use cobalt_core::{
     api::{
         ConditionStatus::{False, True},
         Maintenance, condition_types as types, labels, reasons,
-        testing::{HypervisorBuilder, NodeBuilder, hypervisor, node},
+        testing::{HypervisorBuilder, MADE_AT, NodeBuilder, hypervisor, node},
     },
-    operator::{AgentPods, AgentPodsSettings, Plan, PodsSeen},
+    operator::{AgentPods, AgentPodsSettings, Outcome, Plan, PodsSeen},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{decide, nobody, seen, wishes};
 
@@ -17,6 +18,10 @@ fn leaving() -> HypervisorBuilder {
         False,
         reasons::SUCCEEDED,
     )
+}
+
+fn deleted(hypervisor: HypervisorBuilder) -> HypervisorBuilder {
+    hypervisor.metadata(|meta| meta.deletion_timestamp = Some(Time(MADE_AT)))
 }
 
 fn tainted() -> NodeBuilder {
@@ -38,12 +43,20 @@ fn told(plan: &Plan) -> Option<(&str, &str, &str)> {
 #[tokio::test]
 async fn an_empty_host_that_is_to_go_is_tainted_and_nobody_else() {
     let managed = || node("node-1").managed();
-    let plan = look(managed(), leaving(), PodsSeen::NotAsked);
-    assert_eq!(
-        wishes(&plan),
-        ["taint the Node node-1 with kvm.cloud.sap/offboarding:NoExecute, so that its agents leave"]
-    );
-    assert_eq!(told(&plan), None);
+    let held = || deleted(leaving()).metadata(|meta| meta.finalizers = Some(vec![labels::FINALIZER.into()]));
+    for (why, node, hypervisor) in [
+        ("it is to go", managed(), leaving()),
+        ("the Node goes and is waited for", managed().deleted(), leaving()),
+        ("the Hypervisor goes and is held", managed(), held()),
+    ] {
+        let plan = look(node, hypervisor, PodsSeen::NotAsked);
+        assert_eq!(
+            wishes(&plan),
+            ["taint the Node node-1 with kvm.cloud.sap/offboarding:NoExecute, so that its agents leave"],
+            "{why}"
+        );
+        assert_eq!(told(&plan), None, "{why}");
+    }
     let busy = leaving().with_condition(types::EVICTING, True, reasons::RUNNING);
     let manual = leaving().in_maintenance(Maintenance::Manual);
     for (why, node, hypervisor) in [
@@ -51,11 +64,22 @@ async fn an_empty_host_that_is_to_go_is_tainted_and_nobody_else() {
         ("it comes back", managed(), manual),
         ("its life is not managed", managed(), leaving().unmanaged()),
         ("it is tainted", tainted(), leaving()),
-        ("the Node goes already", managed().deleted(), leaving()),
+        ("nobody waits for it", managed(), deleted(leaving())),
     ] {
         let plan = look(node, hypervisor, PodsSeen::NotAsked);
         assert!(plan.actions().is_empty() && told(&plan).is_none(), "{why}");
     }
+}
+
+#[tokio::test]
+async fn a_node_that_cannot_be_tainted_is_said_to_be_so() {
+    let mut seen = seen(Some(node("node-1").managed().build()), Some(leaving().build()));
+    let stage = AgentPods::new(nobody(), AgentPodsSettings::default());
+    let key = decide(&stage, &seen).actions().keys().next().unwrap().clone();
+    seen.outcomes.insert(key, Outcome::Failed { category: "denied", message: "taint node node-1: denied".into() });
+    let plan = decide(&stage, &seen);
+    assert_eq!(told(&plan), Some(("Unknown", "Failed", "The agents cannot be sent away: taint node node-1: denied")));
+    assert_eq!(plan.actions().len(), 1, "and it is tried again");
 }
 
 #[tokio::test]

@@ -74,6 +74,7 @@ fn server(id: &str, status: ServerStatus) -> Server {
         required_traits: Vec::new(),
         zone: None,
         fault: None,
+        created_at: None,
         launched_at: None,
     }
 }

@@ -31,6 +31,7 @@ fn a_new_node_gets_a_hypervisor_that_is_not_managed() {
 
 #[test]
 fn the_lifecycle_label_switches_management_on_and_its_value_the_tests_off() {
+    let ours = json!({"spec": {"lifecycleEnabled": true, "skipTests": true}});
     for (label, enabled, skip) in
         [(None, false, false), (Some(""), true, false), (Some("skip-tests"), true, true), (Some("yes"), true, false)]
     {
@@ -38,9 +39,20 @@ fn the_lifecycle_label_switches_management_on_and_its_value_the_tests_off() {
         if let Some(value) = label {
             machine = machine.with_label(labels::LIFECYCLE, value);
         }
-        let plan = sync(&seen(Some(machine.build()), Some(hypervisor("node-1").build())));
+        let plan = sync(&owning(seen(Some(machine.build()), Some(hypervisor("node-1").build())), &ours));
         assert_eq!((plan.spec.lifecycle_enabled, plan.spec.skip_tests), (Some(enabled), Some(skip)), "{label:?}");
     }
+}
+
+#[test]
+fn without_the_label_only_what_came_from_it_is_switched_off() {
+    let decided = |ours: serde_json::Value| {
+        let plan = sync(&owning(seen(Some(node("node-1").build()), Some(hypervisor("node-1").build())), &ours));
+        (plan.spec.lifecycle_enabled, plan.spec.skip_tests)
+    };
+    assert_eq!(decided(json!({})), (None, None), "a person manages it");
+    assert_eq!(decided(json!({"spec": {"lifecycleEnabled": true}})), (Some(false), None), "a person skips the tests");
+    assert_eq!(decided(json!({"spec": {"skipTests": true}})), (None, Some(false)));
 }
 
 #[test]

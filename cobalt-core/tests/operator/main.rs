@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use cobalt_core::{
     api::Hypervisor,
-    operator::{Plan, Snapshot, Stage},
+    operator::{AbsentNode, Plan, Snapshot, Stage},
     runtime::fields::{FieldSet, Shape},
 };
 use k8s_openapi::api::core::v1::Node;
@@ -35,6 +35,9 @@ fn seen(node: Option<Node>, hypervisor: Option<Hypervisor>) -> Snapshot {
         .or_else(|| hypervisor.as_ref().and_then(|hypervisor| hypervisor.metadata.name.clone()))
         .unwrap_or_default();
     let mut seen = Snapshot::new(name, "2026-02-01T00:00:00Z".parse().unwrap());
+    if node.is_none() {
+        seen.absent_node = AbsentNode::Gone;
+    }
     seen.node = node.map(Arc::new);
     seen.hypervisor = hypervisor.map(Arc::new);
     seen

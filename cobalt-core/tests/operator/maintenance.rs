@@ -108,6 +108,29 @@ async fn a_host_that_was_not_tested_is_not_enabled() {
 }
 
 #[tokio::test]
+async fn a_host_that_nobody_manages_comes_back_from_the_maintenance_it_was_taken_into() {
+    let aborted = || {
+        disabled(ConditionStatus::True, reasons::SUCCEEDED).unmanaged().with_condition(
+            types::ONBOARDING,
+            ConditionStatus::False,
+            reasons::ABORTED,
+        )
+    };
+    // Earlier programs say so of a host in service whose management ended.
+    let plan = look(aborted(), |region| region.disabled(Some(&ours("manual")))).await;
+    assert_eq!(wishes(&plan), ["enable the compute service of hv-1"]);
+    for reason in [None, Some("broken fan")] {
+        let plan = look(aborted(), |region| region.disabled(reason)).await;
+        assert!(wishes(&plan).is_empty(), "what was never enabled is not: {reason:?}");
+    }
+    let managed = aborted().spec(|spec| spec.lifecycle_enabled = Some(true));
+    let plan = look(managed, |region| region.disabled(Some(&ours("manual")))).await;
+    assert!(wishes(&plan).is_empty());
+    let message = &plan.condition(types::HYPERVISOR_DISABLED).unwrap().message;
+    assert_eq!(message, "Hypervisor is disabled, and is not enabled before its onboarding has succeeded");
+}
+
+#[tokio::test]
 async fn death_by_decree_is_taken_back_on_the_way_out_of_maintenance_only() {
     let ending = look(disabled(ConditionStatus::True, reasons::SUCCEEDED), Region::forced_down).await;
     assert_eq!(wishes(&ending), ["enable the compute service of hv-1"]);

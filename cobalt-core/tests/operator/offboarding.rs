@@ -8,7 +8,7 @@ use cobalt_core::{
     },
     ids::{InstanceId, ProviderId},
     nova::{Allocation, MockNovaClient, MockPlacementClient, Resources, Server, ServerStatus, view::ViewOptions},
-    operator::{Cloud, Offboarding, OffboardingSettings, Outcome, Plan, Progress, Snapshot},
+    operator::{AbsentNode, Cloud, Offboarding, OffboardingSettings, Outcome, Plan, Progress, Snapshot},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -113,6 +113,7 @@ fn server(id: &InstanceId, host: Option<&str>) -> Server {
         required_traits: Vec::new(),
         zone: None,
         fault: None,
+        created_at: None,
         launched_at: None,
     }
 }
@@ -128,7 +129,7 @@ async fn clean_up(server_is_on: Option<&'static str>, released: usize) -> cobalt
     nova.expect_servers_on().returning(|_| Ok(Vec::new()));
     nova.expect_service_on().returning(|_| Err(not_found()));
     nova.expect_server().returning(move |id| Ok(server(id, server_is_on)));
-    placement.expect_providers().returning(|| Ok(Vec::new()));
+    placement.expect_provider_named().returning(|_| Ok(None));
     let booked = || Allocation { consumer: "vm".into(), resources: Resources::new() };
     placement.expect_allocations().returning(move |_| Ok(vec![booked()]));
     let here = |id: &ProviderId| id.as_str() == "p";
@@ -198,6 +199,41 @@ async fn a_declaration_of_death_counts_only_where_the_agents_are_known_to_be_gon
         .with_condition(types::AGENT_PODS_EVICTED, ConditionStatus::True, reasons::NO_AGENT_PODS);
     let plan = decide(&stage(), &around(leaving, true, Region::forced_down).await);
     assert_eq!(wishes(&plan).len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_only_lost_its_labels_is_not_taken_for_gone() {
+    let leaving = hypervisor("hv-1").onboarded().in_maintenance(Maintenance::Termination).with_condition(
+        types::EVICTING,
+        ConditionStatus::False,
+        reasons::SUCCEEDED,
+    );
+    let kept = AbsentNode::Unlabelled { terminating: true };
+    for (absent, text) in [
+        (kept.clone(), "without the labels by which this operator chooses its Nodes"),
+        (AbsentNode::Failed("server_error".into()), "is not known: server_error"),
+        (AbsentNode::NotAsked, "Waiting for agent pods"),
+    ] {
+        // What was said of its Pods once, nobody keeps true.
+        for pods in [ConditionStatus::True, ConditionStatus::False] {
+            let host = leaving.clone().with_condition(types::AGENT_PODS_EVICTED, pods, reasons::NO_AGENT_PODS);
+            let mut seen = around(host, false, Region::forced_down).await;
+            seen.absent_node = absent.clone();
+            let plan = decide(&stage(), &seen);
+            assert!(waits(&plan).contains(text), "{}", waits(&plan));
+            assert!(wishes(&plan).is_empty(), "nova-compute may run there");
+        }
+    }
+    let abandoned = async |absent| {
+        let mut seen = around(deleted(hypervisor("hv-1").onboarded(), 60), false, Region::down).await;
+        seen.absent_node = absent;
+        let plan = decide(&stage(), &seen);
+        (wishes(&plan).len(), plan.held())
+    };
+    assert_eq!(abandoned(AbsentNode::Unlabelled { terminating: false }).await, (0, Some(false)), "its Node lives");
+    assert_eq!(abandoned(AbsentNode::Failed("server_error".into())).await, (0, Some(true)));
+    assert_eq!(abandoned(kept).await, (1, Some(true)));
+    assert_eq!(abandoned(AbsentNode::Gone).await, (1, Some(true)));
 }
 
 #[tokio::test]

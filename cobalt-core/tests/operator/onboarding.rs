@@ -14,7 +14,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName},
     nova::{
         Aggregate, ComputeService, MockNovaClient, MockPlacementClient, MockTestBed, NovaClient, NovaHypervisor,
-        Server, ServerStatus, ServiceState,
+        Server, ServerStatus, ServiceState, TaskState,
         view::{RegionView, Snapshot as Region, ViewOptions},
     },
     operator::{
@@ -74,7 +74,7 @@ fn nova_hypervisor(host: &str, id: &str, service: &str) -> NovaHypervisor {
         service: service.into(),
         kind: "QEMU".into(),
         state: ServiceState::Up,
-        servers: None,
+        servers: Some(Vec::new()),
     }
 }
 
@@ -95,6 +95,10 @@ fn region(hosts: &[(&str, &str, &str)], aggregates: Vec<Aggregate>) -> CloudSeen
     services.sort_by(|a, b| a.host.cmp(&b.host));
     let mut hypervisors: Vec<_> = hosts.iter().map(|(host, id, service)| nova_hypervisor(host, id, service)).collect();
     hypervisors.sort_by(|a, b| a.host.cmp(&b.host));
+    listed(services, hypervisors, aggregates)
+}
+
+fn listed(services: Vec<ComputeService>, hypervisors: Vec<NovaHypervisor>, aggregates: Vec<Aggregate>) -> CloudSeen {
     let mut nova = MockNovaClient::new();
     nova.expect_services().returning(move || Ok(services.clone()));
     nova.expect_hypervisors().returning(move || Ok(hypervisors.clone()));
@@ -129,6 +133,17 @@ fn at(step: &str) -> HypervisorBuilder {
         };
         status.conditions.push(Condition::new(types::ONBOARDING, True, step, message));
     })
+}
+
+/// The same region with servers on `hv-1`, or with those not read yet.
+fn with_servers(mut seen: Snapshot, servers: Option<&[&str]>) -> Snapshot {
+    let CloudSeen::Known(region) = &seen.cloud else { return seen };
+    let (services, hypervisors) = (region.services.clone().unwrap(), region.hypervisors.clone().unwrap());
+    let mut hypervisors = hypervisors.items().to_vec();
+    let own = hypervisors.iter_mut().find(|one| one.host.as_str() == "hv-1").unwrap();
+    own.servers = servers.map(|ids| ids.iter().map(|id| (*id).into()).collect());
+    seen.cloud = listed(services.items().to_vec(), hypervisors, region.aggregates.clone().unwrap().items().to_vec());
+    seen
 }
 
 /// In a region where `hv-1` and `hv-10` are known and in their test aggregates.
@@ -308,10 +323,16 @@ fn the_last_failure_of_a_test_is_said_until_it_passes() {
     check(&decide(&onboarding(), &seen()), True, reasons::TESTING, RUNNING);
     let plan = after(&onboarding(), seen(), Outcome::Underway(RUNNING.into()));
     check(&plan, True, reasons::TESTING, RUNNING);
+    assert!(plan.warnings().is_empty());
     assert_eq!(plan.requeue(), Some(SmokeTestSettings::default().poll_interval));
     let fault = "Server ended up in error state: No valid host was found.";
     let plan = after(&onboarding(), seen(), Outcome::Underway(fault.into()));
     check(&plan, True, reasons::TESTING, fault);
+    assert_eq!(
+        plan.warnings().iter().collect::<Vec<_>>(),
+        [fault],
+        "an Event tells, since the condition does not turn"
+    );
     assert_eq!(plan.requeue(), Some(SmokeTestSettings::default().retry_interval));
 
     let again = || snapshot(recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, True, reasons::TESTING));
@@ -355,6 +376,46 @@ fn an_aborted_onboarding_begins_anew_when_the_host_is_wanted_again() {
         let aborted = recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, status, reasons::ABORTED);
         check(&decide(&onboarding(), &snapshot(aborted)), True, reasons::INITIAL, INITIAL);
     }
+}
+
+#[test]
+fn an_aborted_host_with_servers_is_not_taken_out_of_its_aggregates() {
+    let aborted = || recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, False, reasons::ABORTED);
+    let occupied = || with_servers(snapshot(aborted()), Some(&["vm"]));
+    assert_eq!(words(&decide(&onboarding(), &occupied())), ["look for servers on hv-1 before it is tested"]);
+    let plan = after(&onboarding(), occupied(), Outcome::Underway("Not onboarded again while …".into()));
+    check(&plan, False, reasons::ABORTED, "Not onboarded again while …");
+    assert!(plan.requeue().is_some());
+    check(&after(&onboarding(), occupied(), Outcome::Done), True, reasons::INITIAL, INITIAL);
+
+    let unread = decide(&onboarding(), &with_servers(snapshot(aborted()), None));
+    assert!(unread.decided().next().is_none() && unread.actions().is_empty(), "not known is not empty");
+    let skipped = snapshot(aborted().spec(|spec| spec.skip_tests = Some(true)));
+    let plan = decide(&onboarding(), &with_servers(skipped, Some(&["vm"])));
+    check(&plan, False, reasons::SUCCEEDED, "Onboarding completed");
+    assert!(snapshot(aborted()).wants_servers() && !snapshot(aborted().unmanaged()).wants_servers());
+}
+
+#[test]
+fn uuids_that_are_missing_are_filled_in_and_make_no_new_host() {
+    type Missing = fn(&mut cobalt_core::api::HypervisorStatus);
+    let missing: [Missing; 3] = [
+        |status| status.hypervisor_id = None,
+        |status| status.service_id = None,
+        |status| (status.hypervisor_id, status.service_id) = (None, None),
+    ];
+    for change in missing {
+        let host = recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, False, reasons::SUCCEEDED);
+        let plan = decide(&onboarding(), &snapshot(host.status(change)));
+        check(&plan, False, reasons::SUCCEEDED, "Onboarding completed");
+        let filled = (plan.status.hypervisor_id.as_deref(), plan.status.service_id.as_deref());
+        assert_eq!(filled, (Some("h"), Some("s")));
+    }
+    let other = |status: &mut cobalt_core::api::HypervisorStatus| {
+        (status.hypervisor_id, status.service_id) = (Some("h of an earlier life".into()), None);
+    };
+    let host = recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, False, reasons::SUCCEEDED);
+    check(&decide(&onboarding(), &snapshot(host.status(other))), True, reasons::INITIAL, INITIAL);
 }
 
 #[test]
@@ -489,6 +550,9 @@ fn an_onboarding_ends_only_when_no_test_server_is_left() {
     let plan = after(&stage, seen(), Outcome::Underway("Waiting for Nova to delete test servers".into()));
     check(&plan, True, reasons::HANDOVER, WAITING);
     assert!(plan.requeue().is_some());
+    let late = "Server own of 2026-01-01T00:00:00Z is still being deleted";
+    let plan = after(&stage, seen(), Outcome::Underway(late.into()));
+    check(&plan, True, reasons::HANDOVER, &format!("{WAITING}: {late}"));
     let plan = after(&stage, seen(), failed("list our servers: unavailable"));
     let what = "failed to delete test servers: list our servers: unavailable";
     check(&plan, True, reasons::HANDOVER, &format!("{WAITING}: {what}"));
@@ -546,6 +610,7 @@ fn server(id: &str, name: &str) -> Server {
         required_traits: Vec::new(),
         zone: None,
         fault: None,
+        created_at: None,
         launched_at: None,
     }
 }
@@ -617,7 +682,7 @@ async fn a_test_is_looked_at_no_more_often_than_configured_however_often_a_pass_
 
 #[tokio::test(start_paused = true)]
 async fn a_login_that_does_not_work_keeps_no_empty_host_from_leaving() {
-    for (left, done) in [(false, true), (true, false)] {
+    for left in [false, true] {
         let uid = at(reasons::TESTING).build().metadata.uid.unwrap();
         let mut test_project = MockNovaClient::new();
         let denied = || cobalt_core::Error::Denied { operation: "list our servers".into(), cause: None };
@@ -627,6 +692,7 @@ async fn a_login_that_does_not_work_keeps_no_empty_host_from_leaving() {
             let ours = left.then(|| server("own", &format!("ohooc--hv-1-{uid}")));
             Ok(ours.into_iter().chain([server("theirs", "web")]).collect())
         });
+        nova.expect_delete_server().withf(|id| id.as_str() == "own").times(usize::from(left)).returning(|_| Ok(()));
         let nova: Arc<dyn NovaClient> = Arc::new(nova);
         let cloud = Cloud::new(nova, Arc::new(MockPlacementClient::new()), ViewOptions::default());
         let settings = OnboardingSettings::default().tested_by(Some(smoke_test(test_project)));
@@ -634,8 +700,64 @@ async fn a_login_that_does_not_work_keeps_no_empty_host_from_leaving() {
         let host = std::thread::spawn(host).join().unwrap();
         let plan = decide(&Onboarding::new(cloud, settings), &host);
         let answer = plan.actions().values().next().unwrap().run().await;
-        assert_eq!(matches!(answer, Ok(Progress::Done)), done, "{answer:?}");
+        assert!(matches!(answer, Ok(Progress::Done)), "{answer:?}");
     }
+}
+
+/// What a step of the test comes to where Nova has this server, and whether it was deleted.
+async fn step_with(server: Server, console: &'static str) -> (Progress, bool) {
+    let mut nova = MockNovaClient::new();
+    let deleted: Arc<Mutex<bool>> = Arc::default();
+    nova.expect_servers_named().returning(move |_| Ok(vec![server.clone()]));
+    nova.expect_console_output().returning(move |_, _| Ok(console.to_owned()));
+    let noted = deleted.clone();
+    nova.expect_delete_server().returning(move |_| {
+        *noted.lock().unwrap() = true;
+        Ok(())
+    });
+    let settings = OnboardingSettings::default().tested_by(Some(smoke_test(nova)));
+    let host = std::thread::spawn(|| snapshot(at(reasons::TESTING))).join().unwrap();
+    let plan = decide(&Onboarding::new(cloud(), settings), &host);
+    let answer = plan.actions().values().next().unwrap().run().await.unwrap();
+    (answer, *deleted.lock().unwrap())
+}
+
+/// Our test server, as it was made so many minutes before the snapshot.
+fn own_server(status: ServerStatus, minutes: i64) -> Server {
+    let uid = at(reasons::TESTING).build().metadata.uid.unwrap();
+    let now: jiff::Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
+    let created_at = Some(now - jiff::SignedDuration::from_mins(minutes));
+    Server { status, created_at, ..server("own", &format!("ohooc--hv-1-{uid}")) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_gets_built_or_deleted_is_not_waited_for_in_silence() {
+    let running = Progress::Underway(RUNNING.into());
+    let resized = || ServerStatus::Resize;
+    assert_eq!(step_with(own_server(ServerStatus::Build, 14), "").await, (running.clone(), false));
+    let failed = |words: &str| Progress::Underway(words.into());
+    let built = "Server of 2026-01-31T23:44:00Z is still being built";
+    assert_eq!(step_with(own_server(ServerStatus::Build, 16), "").await, (failed(built), true));
+    let busy = |minutes| Server { task: Some(TaskState::Other("x".into())), ..own_server(resized(), minutes) };
+    assert_eq!(step_with(busy(14), "").await, (running.clone(), false));
+    let other = "Server of 2026-01-31T23:44:00Z is still Resize";
+    assert_eq!(step_with(busy(16), "").await, (failed(other), true));
+    // Built, looked at, and then to be deleted.
+    let going = |minutes| Server { task: Some(TaskState::Deleting), ..own_server(ServerStatus::Active, minutes) };
+    assert_eq!(step_with(going(19), "").await, (running, false));
+    let deleting = "Server own of 2026-01-31T23:39:00Z is still being deleted";
+    assert_eq!(step_with(going(21), "").await, (failed(deleting), false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_may_say_the_name_that_nova_gave_it() {
+    let uid = at(reasons::TESTING).build().metadata.uid.unwrap();
+    let login = |name: String| -> &'static str { Box::leak(format!("{name} login:").into_boxed_str()) };
+    for console in [format!("ohooc--hv-1-{uid}"), format!("ohooc--hv-1-{uid}").to_lowercase()] {
+        assert_eq!(step_with(own_server(ServerStatus::Active, 1), login(console)).await, (Progress::Done, true));
+    }
+    let foreign = step_with(own_server(ServerStatus::Active, 1), login("ohooc--hv-10".into())).await;
+    assert_eq!(foreign, (Progress::Underway(RUNNING.into()), false));
 }
 
 fn any_step() -> impl Strategy<Value = Option<(ConditionStatus, &'static str)>> {

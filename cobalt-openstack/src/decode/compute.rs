@@ -183,6 +183,8 @@ struct ServerEntry {
     volumes: Vec<VolumeEntry>,
     #[serde(default)]
     fault: Option<FaultEntry>,
+    #[serde(default)]
+    created: Option<String>,
     #[serde(default, rename = "OS-SRV-USG:launched_at")]
     launched_at: Option<String>,
 }
@@ -270,6 +272,7 @@ impl From<ServerEntry> for Server {
             required_traits: required(&entry.flavor.extra_specs),
             zone: filled(entry.zone),
             fault: filled(fault).filter(|_| status == ServerStatus::Error),
+            created_at: time(entry.created.as_deref()),
             launched_at: time(entry.launched_at.as_deref()),
             status,
         }
@@ -428,11 +431,12 @@ mod tests {
             "flavor": {"vcpus": 2, "ram": 512, "disk": 20, "ephemeral": 3, "swap": 0,
                        "extra_specs": {"trait:CUSTOM_A": "required", "trait:CUSTOM_B": "forbidden", "hw:x": "required"}},
             "os-extended-volumes:volumes_attached": [{"id": "v1", "delete_on_termination": true}],
-            "OS-SRV-USG:launched_at": "2026-11-18T10:00:00.000000"}}"#;
+            "created": "2026-11-18T09:59:30Z", "OS-SRV-USG:launched_at": "2026-11-18T10:00:00.000000"}}"#;
         let server = server(body).unwrap();
         assert_eq!((server.local_disk_gb, server.volumes), (3, vec!["v1".to_owned()]));
         assert_eq!(server.required_traits, ["CUSTOM_A"]);
-        assert!(server.powered && server.locked && server.launched_at.is_some());
+        assert!(server.powered && server.locked && server.created_at < server.launched_at);
+        assert!(server.created_at.is_some());
         assert_eq!(server.host, Some("hv-1".into()));
     }
 

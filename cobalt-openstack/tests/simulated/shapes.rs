@@ -106,7 +106,8 @@ async fn what_is_read_of_servers_and_hypervisors_has_the_same_shape() {
     let server = json!({"id": id.as_str(), "name": "x", "status": "ACTIVE", "OS-EXT-SRV-ATTR:host": "hv-1", "image": {"id": "i"},
         "flavor": {"vcpus": 1, "ram": 1, "disk": 1, "ephemeral": 0, "extra_specs": {}}, "tenant_id": "p", "locked": false,
         "OS-EXT-STS:power_state": 1, "OS-EXT-STS:task_state": null, "OS-EXT-AZ:availability_zone": "z",
-        "os-extended-volumes:volumes_attached": [], "OS-SRV-USG:launched_at": "2026-11-18T10:00:00.000000"});
+        "os-extended-volumes:volumes_attached": [], "created": "2026-11-18T09:59:30Z",
+        "OS-SRV-USG:launched_at": "2026-11-18T10:00:00.000000"});
     let (list, one) = ("/compute/v2.1/servers/detail", format!("/compute/v2.1/servers/{id}"));
     let told = json!({"servers": [server]});
     both.told("GET", list, &told);

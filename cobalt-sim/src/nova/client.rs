@@ -6,7 +6,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase,
-        NewServer, NovaClient, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState,
+        NewServer, NovaClient, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState, guest_hostname,
     },
 };
 use uuid::Uuid;
@@ -118,6 +118,7 @@ impl State {
             required_traits: server.flavor.traits.iter().cloned().collect(),
             zone: server.host.and_then(|host| self.nova.zone_of(host)).map(str::to_owned),
             fault: server.fault.clone().filter(|_| server.status == ServerStatus::Error),
+            created_at: Some(self.timestamp_of(server.created)),
             launched_at: server.launched.map(|moment| self.timestamp_of(moment)),
         }
     }
@@ -354,7 +355,10 @@ impl NovaClient for SimNova {
             let up = state.host(host).domains.get(&id).and_then(|domain| domain.up_time(state.now));
             let booted = up.is_some_and(|up| up >= state.timing.guest_boot);
             let text = if booted {
-                vec!["[    0.000000] Linux version 6.12.0".to_owned(), format!("{} login:", server.name)]
+                vec![
+                    "[    0.000000] Linux version 6.12.0".to_owned(),
+                    format!("{} login:", guest_hostname(&server.name)),
+                ]
             } else {
                 vec!["SeaBIOS (version 1.16.3)".to_owned()]
             };

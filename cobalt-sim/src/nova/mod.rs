@@ -155,6 +155,7 @@ pub(crate) struct Server {
     pub(crate) locked: bool,
     pub(crate) zone: Option<Arc<str>>,
     pub(crate) fault: Option<String>,
+    pub(crate) created: Instant,
     pub(crate) launched: Option<Instant>,
 }
 

@@ -105,6 +105,14 @@ impl PlacementClient for SimPlacement {
         .await
     }
 
+    async fn provider_named(&self, name: &str) -> Result<Option<Provider>> {
+        self.call("provider_named", format!("get resource provider named {name}"), |state, _| {
+            let mut all = state.nova.providers.iter().map(|(host, provider)| show(state, *host, provider));
+            Ok(all.find(|provider| provider.name == name))
+        })
+        .await
+    }
+
     async fn provider(&self, id: &ProviderId) -> Result<Provider> {
         self.call("provider", format!("get resource provider {id}"), |state, operation| {
             let found = state.nova.providers.iter().find(|(_, provider)| provider.id == *id);

@@ -109,6 +109,7 @@ impl State {
             locked: false,
             zone: None,
             fault: None,
+            created: self.now,
             launched: None,
         }
     }

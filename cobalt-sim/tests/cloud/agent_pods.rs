@@ -112,3 +112,18 @@ async fn an_api_server_that_does_not_tell_is_no_proof_that_they_are_gone() {
     rig.cluster.server().faults().clear();
     rig.until(&host, "known", |hv| told(hv) == Some(("True", "NoAgentPods"))).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_not_be_tainted_is_told_and_tried_again() {
+    let (rig, host) = rig().await;
+    let patches = Matcher::client("operator").verb(Verb::Patch).resource("nodes");
+    rig.cluster.server().faults().add(Fault::new(patches, Effect::Status { code: 403, retry_after: None }));
+    drained(&rig, &host).await;
+    let failed = rig.until(&host, "failing", |hv| told(hv) == Some(("Unknown", "Failed"))).await;
+    let text = message(&failed, "AgentPodsEvicted").unwrap();
+    assert!(text.starts_with(&format!("The agents cannot be sent away: taint node {host}")), "{text}");
+    let warned = async || rig.warnings(&host).await.iter().any(|event| event.contains("cannot be sent away"));
+    rig.wait("an Event", warned).await;
+    rig.cluster.server().faults().clear();
+    rig.until(&host, "rid of them", |hv| told(hv) == Some(("True", "NoAgentPods"))).await;
+}

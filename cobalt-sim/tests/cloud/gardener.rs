@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cobalt_apiserver::{
+    Verb,
+    faults::{Effect, Fault, Matcher},
+};
 use cobalt_core::{
     ids::HostName,
     operator::{Gardener, GardenerSettings, Ha, HypervisorSync, Settings, Stage},
@@ -168,4 +172,26 @@ async fn an_owner_of_ha_is_waited_for_and_not_for_ever() {
     held.until(0, "/bin/true").await;
     let waited = since.elapsed().as_secs();
     assert!((890..=960).contains(&waited), "released after {waited} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_written_is_told_once_until_it_can() {
+    let held = Held::new().await;
+    let applies = Matcher::client("operator").resource("deployments.apps");
+    held.rig
+        .cluster
+        .server()
+        .faults()
+        .add(Fault::new(applies.verb(Verb::Patch), Effect::Status { code: 403, retry_after: None }));
+    held.operator();
+    let told = async || {
+        let warnings = held.rig.warnings(&held.host).await;
+        warnings.iter().filter(|event| event.starts_with("Failed: apply the Deployment kube-system/maint-")).count()
+    };
+    held.rig.wait("told", async || told().await == 1).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(told().await, 1, "however often it is tried");
+    assert!(held.deployments().get_opt(&held.name()).await.unwrap().is_none());
+    held.rig.cluster.server().faults().clear();
+    held.rig.wait("written", async || held.deployments().get_opt(&held.name()).await.unwrap().is_some()).await;
 }

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use cobalt_apiserver::{
+    Verb,
+    faults::{Effect, Fault, Matcher},
+};
 use cobalt_core::{
     api::{ConditionStatus, condition_types as types, labels, testing::eviction},
     ids::HostName,
-    nova::NovaClient,
+    nova::{NovaClient, ServiceState},
     operator::{OffboardingSettings, Released, Settings, release_finalizers},
     runtime::shutdown::Shutdown,
 };
@@ -13,7 +17,7 @@ use cobalt_sim::Region;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::json;
 
-use super::{Rig, message};
+use super::{Rig, message, reason};
 
 async fn rig() -> (Rig, HostName) {
     let rig = Rig::new(Region::builder().named(["hv-1", "hv-10"]).build()).await;
@@ -183,6 +187,133 @@ async fn a_termination_whose_node_vanishes_is_brought_to_its_end() {
     assert!(!rig.is_gone(&host).await);
     rig.region.world().stop_compute(&host).unwrap();
     rig.play_drain(&host, ConditionStatus::False, "Succeeded").await;
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.is_out_of_nova(&host).await);
+}
+
+/// A host in service, and an operator with all of its stages.
+async fn whole() -> (Rig, HostName) {
+    let rig = Rig::new(Region::builder().named(["hv-1"]).build()).await;
+    rig.region.add_aggregate(labels::TEST_AGGREGATE, None);
+    let mut settings = Settings::default();
+    settings.agent_namespaces = vec!["default".into()];
+    rig.operator_until(settings, rig.stop.clone());
+    let host = rig.region.hosts()[0].clone();
+    rig.cluster.join(&host).await.unwrap();
+    rig.cluster.label(&host, labels::LIFECYCLE, Some(labels::SKIP_TESTS)).await.unwrap();
+    rig.until(&host, "in service", |hv| reason(hv, types::ONBOARDING) == Some("Succeeded")).await;
+    rig.wait("held", async || rig.is_held(&host).await).await;
+    let pod = json!({
+        "metadata": {"name": "nova-compute"},
+        "spec": {"nodeName": host.as_str(), "containers": [{"name": "a", "image": "a"}]},
+    });
+    pods(&rig).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    (rig, host)
+}
+
+fn pods(rig: &Rig) -> kube::Api<k8s_openapi::api::core::v1::Pod> {
+    kube::Api::namespaced(rig.client.clone(), "default")
+}
+
+fn nodes(rig: &Rig) -> kube::Api<k8s_openapi::api::core::v1::Node> {
+    kube::Api::all(rig.client.clone())
+}
+
+/// Waits until the host's agents are sent away, as a kubelet sees it, and ends them.
+async fn end_agents(rig: &Rig, host: &HostName) {
+    let tainted = async || {
+        let taints = nodes(rig).get(host.as_str()).await.unwrap().spec.unwrap_or_default().taints.unwrap_or_default();
+        taints.iter().any(|taint| taint.key == labels::OFFBOARDING_TAINT)
+    };
+    rig.wait("tainted", tainted).await;
+    rig.until(host, "waiting for its agents", |hv| hv.is_false("AgentPodsEvicted")).await;
+    pods(rig).delete("nova-compute", &DeleteParams::default().grace_period(0)).await.unwrap();
+    rig.region.world().stop_compute(host).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_that_somebody_holds_is_offboarded_to_the_end() {
+    let (rig, host) = whole().await;
+    let theirs = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/theirs"]}}));
+    nodes(&rig).patch(host.as_str(), &PatchParams::default(), &theirs).await.unwrap();
+    rig.cluster.remove(&host).await.unwrap();
+    end_agents(&rig, &host).await;
+    rig.until(&host, "offboarded", |hv| hv.is_true(types::OFFBOARDED)).await;
+    assert!(rig.is_out_of_nova(&host).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hypervisor_deleted_while_it_terminates_leaves_nothing_behind() {
+    let foreground =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
+    for node_too in [false, true] {
+        let (rig, host) = whole().await;
+        let first = rig.hypervisor(&host).await.metadata.uid;
+        rig.cluster.terminate(&host).await.unwrap();
+        rig.until(&host, "terminating", |hv| hv.condition(types::EVICTING).is_some()).await;
+        if node_too {
+            nodes(&rig).delete(host.as_str(), &foreground).await.unwrap();
+        } else {
+            delete(&rig, &host).await;
+        }
+        end_agents(&rig, &host).await;
+        rig.wait("gone", async || {
+            let now = rig.hypervisors().get_opt(host.as_str()).await.unwrap();
+            now.is_none_or(|hypervisor| hypervisor.metadata.uid != first)
+        })
+        .await;
+        assert!(rig.is_out_of_nova(&host).await, "Node deleted too: {node_too}");
+        if node_too {
+            let gone = async || nodes(&rig).get_opt(host.as_str()).await.unwrap().is_none();
+            rig.wait("the Node gone, and no new Hypervisor in its way", gone).await;
+        }
+        let told = rig.warnings(&host).await;
+        assert!(!told.iter().any(|event| event.starts_with("LeftBehind")), "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_only_lost_its_label_keeps_its_host_in_nova() {
+    // On its way out: nova-compute still runs there, whatever somebody has declared.
+    let (rig, host) = rig().await;
+    rig.cluster.terminate(&host).await.unwrap();
+    rig.play_drain(&host, ConditionStatus::False, "Succeeded").await;
+    rig.until(&host, "empty", |hv| hv.is_false(types::EVICTING)).await;
+    rig.nova.force_service_down(&rig.service_id(&host).await, true).await.unwrap();
+    rig.cluster.label(&host, labels::VIRT_DRIVER, None).await.unwrap();
+    let says = |hv: &cobalt_core::api::Hypervisor| {
+        message(hv, types::OFFBOARDED).is_some_and(|message| message.contains("without the labels"))
+    };
+    rig.until(&host, "waiting for its label", says).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(rig.nova.service_on(&host).await.is_ok());
+    rig.cluster.label(&host, labels::VIRT_DRIVER, Some("kvm")).await.unwrap();
+    rig.play_agents_gone(&host).await;
+    rig.until(&host, "offboarded", |hv| hv.is_true(types::OFFBOARDED)).await;
+
+    // Deleted by itself: its Node lives, so nobody wants the host gone.
+    let (rig, host) = self::rig().await;
+    rig.region.world().stop_compute(&host).unwrap();
+    rig.until_service(&host, "down", |service| service.state == ServiceState::Down).await;
+    rig.cluster.label(&host, labels::VIRT_DRIVER, None).await.unwrap();
+    delete(&rig, &host).await;
+    rig.wait("gone", async || rig.is_gone(&host).await).await;
+    assert!(rig.nova.service_on(&host).await.is_ok(), "let go, not taken out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_tell_of_a_node_is_no_proof_that_it_is_gone() {
+    let (rig, host) = rig().await;
+    rig.region.world().stop_compute(&host).unwrap();
+    let gets = Matcher::client("operator").verb(Verb::Get).resource("nodes");
+    rig.cluster.server().faults().add(Fault::new(gets, Effect::Status { code: 500, retry_after: None }));
+    rig.cluster.remove(&host).await.unwrap();
+    let says = |hv: &cobalt_core::api::Hypervisor| {
+        message(hv, types::OFFBOARDED).is_some_and(|message| message.contains("whether the Node is gone"))
+    };
+    rig.until(&host, "asking", says).await;
+    assert!(rig.nova.service_on(&host).await.is_ok());
+    rig.cluster.server().faults().clear();
     rig.wait("gone", async || rig.is_gone(&host).await).await;
     assert!(rig.is_out_of_nova(&host).await);
 }

@@ -355,6 +355,115 @@ async fn without_tests_no_login_to_their_project_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hosts_whose_test_server_cannot_be_called_what_its_guest_is_are_tested_too() {
+    let long = "n".repeat(40);
+    let names = ["hv-2.example.com", &long];
+    let region = Region::builder().named(names).unregistered().new_services_disabled();
+    let hosts = NewHosts::furnished(region).await;
+    hosts.operator(hosts.settings(|_| {}));
+    for host in hosts.rig.region.hosts() {
+        hosts.arrive(&host, "true").await;
+        hosts.until_step(&host, reasons::SUCCEEDED).await;
+    }
+    assert_eq!(hosts.created(), 2, "each was believed at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_never_built_is_told_and_tried_again() {
+    let timing = Timing { build: Duration::from_secs(3600), ..Timing::default() };
+    let hosts = NewHosts::furnished(region().timing(timing)).await;
+    hosts.operator(hosts.settings(|_| {}));
+    let host = hosts.host();
+    hosts.arrive(&host, "true").await;
+    hosts.until_message(&host, "is still being built").await;
+    hosts.rig.wait("a second one", async || hosts.created() >= 2).await;
+    let told = async || {
+        let warnings = hosts.rig.warnings(&host).await;
+        warnings.iter().filter(|event| event.contains("is still being built")).count()
+    };
+    hosts.rig.wait("an Event of it", async || told().await >= 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_of_a_test_is_an_event() {
+    let hosts = NewHosts::furnished(region()).await;
+    hosts.rig.region.world().add_flavor(Flavor::new("smoke", "smoke", 1, u64::MAX / 4));
+    hosts.operator(hosts.settings(|smoke| {
+        smoke.flavor = "smoke".into();
+        smoke.boot_from = BootFrom::Image;
+    }));
+    let host = hosts.host();
+    hosts.arrive(&host, "true").await;
+    let fault = "Server ended up in error state: No valid host was found.";
+    hosts.until_message(&host, fault).await;
+    let events: kube::Api<k8s_openapi::api::events::v1::Event> = kube::Api::all(hosts.rig.client.clone());
+    let told = async || {
+        let all = events.list(&kube::api::ListParams::default()).await.unwrap().items;
+        let ours = all.into_iter().filter(|event| event.note.as_deref().is_some_and(|note| note.contains(fault)));
+        ours.map(|event| {
+            assert_eq!((event.type_.as_deref(), event.reason.as_deref()), (Some("Warning"), Some("Failed")));
+            event.series.map_or(1, |series| series.count)
+        })
+        .sum::<i32>()
+    };
+    hosts.rig.wait("told of the first three", async || told().await >= 3).await;
+    assert!(hosts.created() >= 3 && u64::try_from(told().await).unwrap() <= hosts.created(), "each once");
+}
+
+/// A host in service with a server on it, of which an earlier operator has said that its onboarding was aborted.
+async fn taken_back(hosts: &NewHosts) -> (HostName, cobalt_core::ids::InstanceId) {
+    let (host, first) = (hosts.host(), Shutdown::new());
+    hosts.operator_until(hosts.settings(|_| {}), first.clone());
+    hosts.arrive(&host, "true").await;
+    hosts.until_step(&host, reasons::SUCCEEDED).await;
+    hosts.rig.patch(&host, json!({"aggregates": ["zone-a"]})).await;
+    hosts.rig.wait("in its zone", async || hosts.rig.aggregates_of(&host).await == ["zone-a"]).await;
+    let vm = hosts.rig.region.boot(&host, "2").unwrap();
+    hosts.rig.cluster.manage(&host, false).await.unwrap();
+    hosts.rig.until(&host, "unmanaged", |seen| !seen.spec.lifecycle_enabled()).await;
+    first.trigger();
+    wait(Duration::from_secs(1)).await;
+    let aborted = "Aborted due to LifecycleEnabled being false";
+    let aborted = Condition::new(types::ONBOARDING, ConditionStatus::False, reasons::ABORTED, aborted);
+    hosts.write_status(&host, "onboarding", aborted).await;
+    hosts.operator(hosts.settings(|_| {}));
+    (host, vm)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_in_service_that_counts_as_aborted_keeps_its_aggregates_until_it_is_empty() {
+    let hosts = NewHosts::furnished(region()).await;
+    let (host, vm) = taken_back(&hosts).await;
+    hosts.rig.cluster.manage(&host, true).await.unwrap();
+    let held = hosts.until_message(&host, "Not onboarded again while servers are on the host").await;
+    assert!(held.is_false(types::ONBOARDING), "or it could not be drained");
+    wait(Duration::from_secs(600)).await;
+    assert_eq!(hosts.rig.aggregates_of(&host).await, ["zone-a"]);
+    assert!(hosts.rig.service(&host).await.enabled);
+    hosts.rig.nova.delete_server(&vm).await.unwrap();
+    hosts.until_step(&host, reasons::TESTING).await;
+    hosts.until_step(&host, reasons::SUCCEEDED).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_in_service_that_counts_as_aborted_is_in_service_again_without_a_test() {
+    let hosts = NewHosts::furnished(region()).await;
+    let (host, vm) = taken_back(&hosts).await;
+    let left = || hosts.rig.nova.faults().calls("remove_from_aggregate");
+    let before = left();
+    // A maintenance that begins and ends while nobody manages it.
+    hosts.rig.patch(&host, json!({"maintenance": "manual", "maintenanceReason": "a test"})).await;
+    hosts.rig.until(&host, "disabled", |seen| seen.is_true(types::HYPERVISOR_DISABLED)).await;
+    hosts.rig.patch(&host, json!({"maintenance": "", "maintenanceReason": null})).await;
+    hosts.rig.until_service(&host, "enabled again", |service| service.enabled).await;
+    hosts.rig.cluster.label(&host, labels::LIFECYCLE, Some(labels::SKIP_TESTS)).await.unwrap();
+    hosts.until_step(&host, reasons::SUCCEEDED).await;
+    assert_eq!(hosts.rig.aggregates_of(&host).await, ["zone-a"]);
+    assert_eq!(left(), before, "it was never taken out of any");
+    assert!(hosts.rig.nova.server(&vm).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_compute_that_registers_anew_is_a_new_host() {
     let hosts = NewHosts::furnished(region()).await;
     hosts.operator(hosts.settings(|_| {}));

@@ -117,6 +117,31 @@ async fn a_list_whose_annotation_was_gone_before_is_not_emptied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_that_is_managed_without_a_label_stays_managed() {
+    let rig = Rig::new().await;
+    left_behind(&rig).await;
+    rig.add_node("hv-000", json!({labels::ZONE: "qa-1a"}), json!({})).await;
+    rig.operator();
+    rig.until("hv-000", "owned", |hv| hv.metadata.owner_references.is_some()).await;
+    rig.rest().await;
+    let after = rig.hypervisors().get("hv-000").await.unwrap();
+    assert!(after.spec.lifecycle_enabled(), "nobody has asked for an end of its management");
+    assert_eq!(managers(&after, "lifecycleEnabled"), ["manager"]);
+    // A person goes on managing it.
+    write(&rig, "kubectl-edit", false, json!({"spec": {"skipTests": true}})).await;
+    rig.rest().await;
+    let after = rig.hypervisors().get("hv-000").await.unwrap();
+    assert!(after.spec.lifecycle_enabled() && after.spec.skip_tests());
+
+    // A label makes both the Node's, and they go off with it.
+    rig.patch_node("hv-000", json!({"metadata": {"labels": {labels::LIFECYCLE: "true"}}})).await;
+    rig.until("hv-000", "the Node's", |hv| hv.spec.lifecycle_enabled() && !hv.spec.skip_tests()).await;
+    rig.rest().await;
+    rig.patch_node("hv-000", json!({"metadata": {"labels": {labels::LIFECYCLE: null}}})).await;
+    rig.until("hv-000", "off", |hv| !hv.spec.lifecycle_enabled()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_condition_that_two_managers_made_together_survives_the_take_over() {
     let rig = Rig::new().await;
     left_behind(&rig).await;

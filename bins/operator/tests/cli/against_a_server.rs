@@ -158,10 +158,10 @@ async fn a_malformed_hypervisor_is_shown_and_leaves_the_others_alone() {
     loose.patch(bad, &PatchParams::default(), &mended).await.unwrap();
     let mended = until("the mended one to be in step with its Node", || async {
         let found = hypervisors.get(bad).await.unwrap();
-        (found.spec.lifecycle_enabled == Some(false)).then_some(found)
+        found.metadata.owner_references.is_some().then_some(found)
     })
     .await;
-    assert!(mended.metadata.owner_references.is_some());
+    assert_eq!(mended.spec.lifecycle_enabled, Some(true), "managed without a label: whose wish it is, it stays");
     operator.signal("TERM");
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
 }
@@ -249,6 +249,25 @@ async fn an_operator_that_observes_writes_nothing_and_says_what_it_would_do() {
     let writes = served.cluster.server().counters().of_client("cobalt-operator").writes;
     assert_eq!(writes, 0);
     assert!(operator.err().contains("would do this, but only observes"), "{}", operator.err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_of_the_tests_that_fails_ends_nothing() {
+    let (served, cloud) = (Served::new(1).await, empty_cloud().await);
+    served.cluster.join_all().await.unwrap();
+    // The operator's own password is right, the one for the tests leads nowhere.
+    let mut command = command(PROGRAM);
+    command.args(["--kubeconfig", &served.kubeconfig, "--admin-bind-address", "127.0.0.1:0"]);
+    command.args(["--agent-namespaces", "default", "--metrics-secure=t"]).envs(cloud.environment());
+    command.env("SMOKE_TEST_OS_AUTH_URL", "http://127.0.0.1:1/v3").env("SMOKE_TEST_OS_PASSWORD", "wrong");
+    let mut operator = Running::start(&mut command);
+    let admin = operator.admin_address();
+    let hypervisors: Api<Hypervisor> = Api::all(served.client());
+    judged(&hypervisors, served.hosts[0].as_str()).await;
+    until("the region to be seen", || async { (get(admin, "/readyz") == "ok\n").then_some(()) }).await;
+    assert!(operator.err().contains("--metrics-secure has no effect"), "{}", operator.err());
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
 }
 
 /// The names are a contract with dashboards and alerts: a change here is a change for their owners.

@@ -141,8 +141,8 @@ fn a_command_line_of_earlier_operators_is_understood() {
         &[
             "--metrics-bind-address=:0",
             "--health-probe-bind-address=127.0.0.1:0",
-            "--leader-elect",
-            "--metrics-secure=false",
+            "--leader-elect=1",
+            "--metrics-secure=f",
             "--enable-http2",
             "--label-selector=topology.kubernetes.io/zone=a",
             "--agent-namespaces=monsoon3,kube-system,monsoon3",

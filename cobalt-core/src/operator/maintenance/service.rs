@@ -82,10 +82,14 @@ pub(super) fn decide_enabled(cloud: &Cloud, seen: &Snapshot, plan: &mut Plan) {
     }
     let Some(service) = seen.service() else { return };
     let told = plan.condition(condition_types::HYPERVISOR_DISABLED).cloned();
-    if !is_tested(plan) {
+    if !is_tested(plan) && !was_in_service(plan, service) {
         // Not ours to enable; but what was said once is kept true.
         match told {
             Some(_) if service.enabled => say(plan, false, reasons::SUCCEEDED, "Hypervisor is enabled"),
+            Some(_) if is_ours(service) => {
+                let message = "Hypervisor is disabled, and is not enabled before its onboarding has succeeded";
+                say(plan, true, reasons::SUCCEEDED, message);
+            }
             Some(_) => say_disabled(plan, service),
             None => {}
         }
@@ -122,6 +126,15 @@ pub(super) fn decide_enabled(cloud: &Cloud, seen: &Snapshot, plan: &mut Plan) {
 fn is_tested(plan: &Plan) -> bool {
     let onboarding = plan.condition(condition_types::ONBOARDING);
     onboarding.is_some_and(|it| it.status == ConditionStatus::False && it.reason == reasons::SUCCEEDED)
+}
+
+/// Whether a host that nobody manages comes out of a maintenance before which it was enabled. Earlier programs took
+/// `Succeeded` back from hosts in service, so that their onboarding counts as aborted; but only what is enabled is disabled
+/// in our words, and said to be so.
+fn was_in_service(plan: &Plan, service: &ComputeService) -> bool {
+    let aborted = plan.condition(condition_types::ONBOARDING).is_some_and(|it| it.reason == reasons::ABORTED);
+    let told = plan.condition(condition_types::HYPERVISOR_DISABLED).is_some_and(Condition::is_true);
+    aborted && told && !plan.effective_spec().lifecycle_enabled() && is_ours(service)
 }
 
 /// The service of a host as Nova has it now, if it still is the one that is meant.

@@ -89,11 +89,10 @@ impl CleanUp {
         Ok(())
     }
 
-    /// Providers of exactly this host's name that nobody recorded: an agent that outlived its service makes such.
-    async fn strays(&self) -> Result<Vec<ProviderId>> {
-        let all = self.cloud.placement.providers().await?;
-        let named = all.into_iter().filter(|provider| provider.name == self.provider_name);
-        Ok(named.map(|provider| provider.id).filter(|id| !self.providers.contains(id)).collect())
+    /// The provider of exactly this host's name, if nobody recorded it: an agent that outlived its service makes such.
+    async fn stray(&self) -> Result<Option<ProviderId>> {
+        let named = self.cloud.placement.provider_named(&self.provider_name).await?;
+        Ok(named.map(|provider| provider.id).filter(|id| !self.providers.contains(id)))
     }
 
     async fn delete_provider(&self, provider: &ProviderId) -> Result<()> {
@@ -139,7 +138,7 @@ impl Action for CleanUp {
         for id in &self.services {
             self.cloud.view.forget_service(id);
         }
-        for provider in self.providers.iter().chain(&self.strays().await?) {
+        for provider in self.providers.iter().chain(&self.stray().await?) {
             self.delete_provider(provider).await?;
             self.cloud.view.forget_hypervisor(provider);
         }

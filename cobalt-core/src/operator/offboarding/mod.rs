@@ -17,6 +17,8 @@
 //! agent from ever starting again. That somebody declared a service down says nothing of its agent, so it counts only for
 //! a host that terminates, whose agents' Pods are gone by then.
 //!
+//! Nodes are watched by their labels. That we see none is not enough to take it for gone: the API server was asked.
+//!
 //! A [finalizer](labels::FINALIZER) keeps a managed Hypervisor from going while its host is in Nova: from the moment its
 //! identities are recorded until it is offboarded, or somebody stops managing it. It never drains and never keeps an
 //! object for longer than the grace period. Whoever returns to earlier programs, which do not know it, calls
@@ -33,7 +35,7 @@ use jiff::{SignedDuration, Timestamp};
 use self::clean::CleanUp;
 pub use self::release::{Released, release_finalizers};
 pub(super) use self::release::{is_held, remove_finalizer};
-use super::{Action, Cloud, Outcome, Plan, Snapshot, Stage, acting, hypervisor::is_terminating};
+use super::{AbsentNode, Action, Cloud, Outcome, Plan, Snapshot, Stage, acting, hypervisor::is_terminating};
 use crate::{
     api::{Condition, ConditionStatus, Maintenance, condition_types, reasons},
     nova::ServiceState,
@@ -44,6 +46,13 @@ const HEADING: &str = "Offboarding";
 
 /// What is said of a deleted object after what it waits for.
 const DELETED: &str = ". Deleted: let go at ";
+
+/// When to ask again whether a Node is gone, after no answer.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What is said of a Node that is there and is not watched.
+const UNLABELLED: &str = "it is there, without the labels by which this operator chooses its Nodes. Label it again, or \
+                          delete it";
 
 /// How everything begins that is said once Nova is being cleaned up.
 const REMOVING: &str = "Removing ";
@@ -165,10 +174,9 @@ fn termination_step(seen: &Snapshot, plan: &Plan) -> Step {
     if seen.service_id().is_some() && !evicted {
         return wait("Waiting for the host to be evicted");
     }
-    // Before anything in Nova is looked at: that Nova knows no such host must not end it early. Without a Node there are
-    // no Pods on it.
-    if seen.node.is_some() && !is_true(plan, condition_types::AGENT_PODS_EVICTED) {
-        return wait("Waiting for agent pods to leave the node");
+    // Before anything in Nova is looked at: that Nova knows no such host must not end it early.
+    if let Some(text) = agents_left(seen, plan) {
+        return Step::Wait(text);
     }
     let recorded = seen.status();
     let aggregates = plan.status.aggregates.as_deref().unwrap_or(recorded.aggregates());
@@ -184,6 +192,24 @@ fn termination_step(seen: &Snapshot, plan: &Plan) -> Step {
         Step::Nothing if seen.provider_id().is_some() => Step::Clean,
         step => step,
     }
+}
+
+/// What is waited for until no agent's Pod is left on the host. Without a Node there are no Pods on it.
+fn agents_left(seen: &Snapshot, plan: &Plan) -> Option<String> {
+    const WAITING: &str = "Waiting for agent pods to leave the node";
+    let told = plan.condition(condition_types::AGENT_PODS_EVICTED);
+    if seen.is_node_gone() || seen.node.is_some() && told.is_some_and(Condition::is_true) {
+        return None;
+    }
+    Some(match (&seen.node, &seen.absent_node) {
+        (Some(_), _) => match told.filter(|told| told.reason == reasons::FAILED) {
+            Some(failed) => format!("{WAITING}: {}", failed.message),
+            None => WAITING.to_owned(),
+        },
+        (None, AbsentNode::Unlabelled { .. }) => format!("{WAITING}: {UNLABELLED}"),
+        (None, AbsentNode::Failed(why)) => format!("{WAITING}: whether there still is one is not known: {why}"),
+        (None, AbsentNode::NotAsked | AbsentNode::Gone) => WAITING.to_owned(),
+    })
 }
 
 /// What a host whose Hypervisor was deleted waits for.
@@ -237,6 +263,9 @@ impl Offboarding {
     /// Goes a step on; `Err` says what is waited for.
     fn advance(&self, step: Step, agents_gone: bool, seen: &Snapshot, plan: &mut Plan) -> Result<(), String> {
         let clean = CleanUp::new(&self.cloud, seen, agents_gone);
+        if matches!(seen.absent_node, AbsentNode::Failed(_)) {
+            plan.again_after(ASK_AGAIN);
+        }
         if seen.outcomes.get(&clean.key()) == Some(&Outcome::Done) {
             return Ok(());
         }
@@ -261,7 +290,10 @@ impl Offboarding {
     }
 
     fn decide_leaving(&self, seen: &Snapshot, plan: &mut Plan) {
-        let lives = seen.node.as_ref().is_some_and(|node| !is_terminating(node));
+        let lives = match &seen.node {
+            Some(node) => !is_terminating(node),
+            None => seen.absent_node == AbsentNode::Unlabelled { terminating: false },
+        };
         let told = plan.condition(condition_types::OFFBOARDED).is_some_and(|it| it.reason == reasons::LEFT_BEHIND);
         if lives || told || is_offboarded(plan) {
             // Made anew from its Node; or let go as it was said; or nothing is left.
@@ -270,7 +302,14 @@ impl Offboarding {
         }
         plan.hold(true);
         let terminating = plan.effective_spec().maintenance() == &Maintenance::Termination;
-        let step = if terminating { termination_step(seen, plan) } else { abandoned_step(seen, plan) };
+        let unknown = seen.node.is_none() && matches!(seen.absent_node, AbsentNode::NotAsked | AbsentNode::Failed(_));
+        let step = if terminating {
+            termination_step(seen, plan)
+        } else if unknown {
+            Step::Wait("Waiting for the API server to say whether the Node is gone".to_owned())
+        } else {
+            abandoned_step(seen, plan)
+        };
         match self.advance(step, terminating, seen, plan) {
             Ok(()) => say_offboarded(plan),
             Err(text) => {

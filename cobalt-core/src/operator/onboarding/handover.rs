@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{AGAIN, COMPLETED, DELETED_SOON, OnboardingSettings, Step, WAITING, over, smoke_test::Asked, underway};
+use super::{
+    AGAIN, COMPLETED, DELETED_SOON, OnboardingSettings, Step, WAITING, over,
+    smoke_test::{Asked, DELETING},
+    underway,
+};
 use crate::{
     api::{
         Condition,
@@ -53,10 +57,14 @@ impl Stage for Handover {
         // Only now, so that a host that waits long for its HA costs nothing.
         let test = self.settings.smoke_test.as_ref().filter(|_| !plan.effective_spec().skip_tests());
         if let (Some(test), Some(host)) = (test, Asked::of(seen)) {
-            let clean_up = test.clean_up(&self.cloud, &host, true);
+            let clean_up = test.clean_up(&self.cloud, &host, true, seen.now);
             match seen.outcomes.get(&clean_up.identity()) {
                 Some(Outcome::Done) => return plan.set(over(reasons::SUCCEEDED, COMPLETED)),
-                Some(Outcome::Underway(_)) => plan.again_after(DELETED_SOON),
+                Some(Outcome::Underway(what)) if what == DELETING => plan.again_after(DELETED_SOON),
+                Some(Outcome::Underway(what)) => {
+                    plan.set(underway(reasons::HANDOVER, format!("{WAITING}: {what}")));
+                    plan.again_after(AGAIN);
+                }
                 Some(Outcome::Failed { message, .. }) => {
                     let what = format!("{WAITING}: failed to delete test servers: {message}");
                     plan.set(underway(reasons::HANDOVER, what));

@@ -14,7 +14,9 @@ pub(super) enum Identity {
     Unregistered,
     /// Nova knows it by the recorded UUIDs.
     Known,
-    /// Nova knows a host of exactly that name, by these UUIDs, which were not recorded.
+    /// Nova knows a host of exactly that name, and what was recorded of it is right but not all: these are its UUIDs.
+    Incomplete { hypervisor: ProviderId, service: ServiceId },
+    /// Nova knows a host of exactly that name, by these UUIDs, and others were recorded: it is a new one.
     Registered { hypervisor: ProviderId, service: ServiceId },
 }
 
@@ -32,7 +34,14 @@ impl Identity {
         match found {
             // The two lists are not of the same moment. A hypervisor of another service is of an earlier life.
             Some((hypervisor, service)) if hypervisor.service == service.id => {
-                Self::Registered { hypervisor: hypervisor.id.clone(), service: service.id.clone() }
+                let differs = seen.provider_id().is_some_and(|recorded| recorded != hypervisor.id)
+                    || seen.service_id().is_some_and(|recorded| recorded != service.id);
+                let (hypervisor, service) = (hypervisor.id.clone(), service.id.clone());
+                if differs {
+                    Self::Registered { hypervisor, service }
+                } else {
+                    Self::Incomplete { hypervisor, service }
+                }
             }
             _ => Self::Unregistered,
         }

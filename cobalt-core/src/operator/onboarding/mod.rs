@@ -4,7 +4,7 @@
 //!   (no condition)                        lifecycle disabled, or maintenance=termination: from every step but the last
 //!        │ registered in Nova                        │ test servers deleted
 //!        ▼                                           ▼
-//!     Initial ◀──── wanted again ──────────────── Aborted
+//!     Initial ◀──── wanted again, and empty ───── Aborted
 //!      │   │ ▲
 //!      │   │ └───── known to Nova by new UUIDs ── every step
 //!      │   │ in its test aggregates, checks fulfilled, enabled
@@ -24,9 +24,10 @@
 //!   the end of a maintenance. Waiting is no error; the condition says what is waited for.
 //! - **Testing** repeats the [smoke test](SmokeTest) until it passes. What failed last stands in the condition.
 //! - **Handover** ends in the stage of that name, which runs after those it waits for.
-//! - **Aborted** is not the end: the next wish for the host begins anew.
+//! - **Aborted** is not the end: the next wish for the host begins anew, once no servers of others are on it. With
+//!   `skipTests` a host with such servers is in service as it is.
 //! - **Succeeded** stays: a host in service is not tested again because somebody stops managing it for a while. Only a
-//!   host that Nova knows by other UUIDs is a new one.
+//!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in.
 //!
 //! All memory of a test is in Nova, so that an operator that was killed goes on where it was.
 
@@ -34,6 +35,7 @@ mod checks;
 mod enable;
 mod handover;
 mod identity;
+mod occupied;
 mod settings;
 mod smoke_test;
 
@@ -46,9 +48,13 @@ pub use smoke_test::{BootFrom, SmokeTest, SmokeTestArgs, SmokeTestLogin, SmokeTe
 
 use enable::EnableService;
 use identity::Identity;
+use occupied::LookForOthers;
 use smoke_test::Asked;
 
-use super::{Cloud, Outcome, Plan, Snapshot, Stage};
+use super::{
+    Cloud, Outcome, Plan, Snapshot, Stage,
+    acting::{self, SLOWLY},
+};
 use crate::api::{
     Condition, ConditionStatus, Maintenance,
     condition_types::{AGGREGATES_UPDATED, ONBOARDING},
@@ -96,30 +102,60 @@ impl Stage for Onboarding {
             return;
         }
         let identity = Identity::of(seen);
+        if let Identity::Incomplete { hypervisor, service } | Identity::Registered { hypervisor, service } = &identity
+            && step != Step::Foreign
+        {
+            plan.status.hypervisor_id = Some(hypervisor.to_string());
+            plan.status.service_id = Some(service.to_string());
+        }
         match (step, &identity) {
             // Where nothing is known about Nova, what is written stays; for whom nova-compute is waited, Ready says.
             (_, Identity::NotSeen) | (Step::Foreign, _) | (Step::None | Step::Aborted, Identity::Unregistered) => {}
-            (Step::None | Step::Aborted, Identity::Known) => plan.set(underway(reasons::INITIAL, INITIAL)),
-            (_, Identity::Registered { hypervisor, service }) => {
-                plan.status.hypervisor_id = Some(hypervisor.to_string());
-                plan.status.service_id = Some(service.to_string());
+            (Step::None, Identity::Known | Identity::Incomplete { .. }) | (_, Identity::Registered { .. }) => {
                 plan.set(underway(reasons::INITIAL, INITIAL));
             }
+            (Step::Aborted, _) => self.anew(seen, plan),
             // Nova may not tell of a host for a while, when a cell of it is down. That it is another one is only
             // known when there is another one.
             (Step::Initial, Identity::Unregistered) => plan.set(underway(reasons::INITIAL, lost(INITIAL, seen))),
             (Step::Testing, Identity::Unregistered) => plan.set(underway(reasons::TESTING, lost(RUNNING, seen))),
             (Step::Handover, Identity::Unregistered) => plan.set(underway(reasons::HANDOVER, lost(WAITING, seen))),
             (Step::Succeeded, Identity::Unregistered) => plan.set(over(reasons::SUCCEEDED, lost(COMPLETED, seen))),
-            (Step::Initial, Identity::Known) => self.initial(seen, plan),
-            (Step::Testing, Identity::Known) => self.testing(seen, plan),
-            (Step::Handover, Identity::Known) => plan.set(underway(reasons::HANDOVER, WAITING)),
-            (Step::Succeeded, Identity::Known) => plan.set(over(reasons::SUCCEEDED, COMPLETED)),
+            (Step::Initial, _) => self.initial(seen, plan),
+            (Step::Testing, _) => self.testing(seen, plan),
+            (Step::Handover, _) => plan.set(underway(reasons::HANDOVER, WAITING)),
+            (Step::Succeeded, _) => plan.set(over(reasons::SUCCEEDED, COMPLETED)),
         }
     }
 }
 
 impl Onboarding {
+    /// A host whose onboarding was aborted is wanted again. It may have been in service all the time: earlier programs took
+    /// `Succeeded` back. A test would take it out of its aggregates under the servers on it, so it waits for them to leave.
+    fn anew(&self, seen: &Snapshot, plan: &mut Plan) {
+        let servers = seen.nova_hypervisor().and_then(|hypervisor| hypervisor.servers.as_deref());
+        let Some(servers) = servers else { return }; // Not read yet.
+        if servers.is_empty() {
+            plan.set(underway(reasons::INITIAL, INITIAL));
+            return;
+        }
+        if plan.effective_spec().skip_tests() {
+            // There is nothing to be fenced off for.
+            plan.set(over(reasons::SUCCEEDED, COMPLETED));
+            return;
+        }
+        let look = LookForOthers::new(&self.cloud, seen, self.settings.smoke_test.as_ref());
+        match acting::want(seen, plan, Arc::new(look)) {
+            Some(Outcome::Done) => plan.set(underway(reasons::INITIAL, INITIAL)),
+            Some(Outcome::Underway(others)) => {
+                plan.set(over(reasons::ABORTED, others));
+                plan.again_after(SLOWLY);
+            }
+            Some(Outcome::Failed { .. }) => plan.again_after(AGAIN),
+            None => {}
+        }
+    }
+
     fn initial(&self, seen: &Snapshot, plan: &mut Plan) {
         let wait = |plan: &mut Plan, what: &str| {
             plan.set(underway(reasons::INITIAL, format!("{INITIAL}: {what}")));
@@ -187,7 +223,7 @@ impl Onboarding {
         let Some(host) = Asked::of(seen) else { return };
         if skipped {
             // Whoever wants no test wants no login either: what an earlier test may have left holds nothing up.
-            let clean_up = test.clean_up(&self.cloud, &host, false);
+            let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
             match seen.outcomes.get(&clean_up.identity()) {
                 Some(Outcome::Done | Outcome::Failed { .. }) => {
                     plan.set(underway(reasons::HANDOVER, WAITING));
@@ -208,8 +244,11 @@ impl Onboarding {
                 return;
             }
             Some(Outcome::Underway(said)) if said == RUNNING => (last, settings.poll_interval),
-            Some(Outcome::Underway(failure)) => (failure.clone(), settings.retry_interval),
-            Some(Outcome::Failed { message, .. }) => (message.clone(), settings.retry_interval),
+            Some(Outcome::Underway(failure) | Outcome::Failed { message: failure, .. }) => {
+                // The condition does not turn by it.
+                plan.warn(failure.clone());
+                (failure.clone(), settings.retry_interval)
+            }
             None => (last, settings.poll_interval),
         };
         plan.set(underway(reasons::TESTING, message));
@@ -231,7 +270,7 @@ impl Onboarding {
             plan.set(over(reasons::ABORTED, why));
             return;
         };
-        let clean_up = test.clean_up(&self.cloud, &host, false);
+        let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
         match seen.outcomes.get(&clean_up.identity()) {
             Some(Outcome::Done) => {
                 plan.set(over(reasons::ABORTED, why));

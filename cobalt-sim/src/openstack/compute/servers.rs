@@ -119,13 +119,14 @@ fn show(call: &Call<'_>, server: &Server) -> Value {
     };
     let volumes = server.volumes.iter().map(|id| json!({"id": id, "delete_on_termination": true}));
     let mut shown = brief(call, server);
-    let launched = server.launched_at.map(time);
+    let (created, launched) = (server.created_at.map(time), server.launched_at.map(time));
     let host = server.host.as_ref().map(HostName::as_str);
     let more = json!({
         "status": word(&server.status), "tenant_id": server.project, "user_id": "operator", "metadata": {},
         "hostId": host.unwrap_or_default(), "image": image, "addresses": {}, "accessIPv4": "", "accessIPv6": "",
         "flavor": flavor.map_or(Value::Null, |flavor| embedded(call, server, &flavor)),
-        "created": launched.as_deref().map(whole_seconds), "updated": launched.as_deref().map(whole_seconds),
+        "created": created.as_deref().map(whole_seconds),
+        "updated": launched.as_deref().or(created.as_deref()).map(whole_seconds),
         "progress": 0, "config_drive": "", "key_name": null, "OS-DCF:diskConfig": "MANUAL", "security_groups": [],
         "OS-EXT-AZ:availability_zone": server.zone.as_deref().unwrap_or_default(),
         "OS-EXT-SRV-ATTR:host": host, "OS-EXT-SRV-ATTR:hypervisor_hostname": host,

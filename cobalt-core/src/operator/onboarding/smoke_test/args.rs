@@ -55,6 +55,10 @@ pub struct SmokeTestArgs {
     #[arg(long, default_value = "{zone}:{host}", value_name = "FORMAT", help_heading = HEADING)]
     pub smoke_test_zone_format: String,
 
+    /// How long after it was asked for the test server must have been built
+    #[arg(long, default_value = "15m", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
+    pub smoke_test_build_timeout: Duration,
+
     /// How long after its launch the test server must have said its name on the console
     #[arg(long, default_value = "5m", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
     pub smoke_test_timeout: Duration,
@@ -88,6 +92,7 @@ impl SmokeTestArgs {
             volume_size_gb: self.smoke_test_volume_size,
             volume_type: Some(self.smoke_test_volume_type.clone()).filter(|kind| !kind.is_empty()),
             zone_format: self.smoke_test_zone_format.clone(),
+            build_timeout: self.smoke_test_build_timeout,
             timeout: self.smoke_test_timeout,
             console_lines: self.smoke_test_console_lines,
             poll_interval: self.smoke_test_poll_interval,

@@ -1,4 +1,5 @@
-//! The smoke test: a server of our own on the new host, whose console must show its name.
+//! The smoke test: a server of our own on the new host, whose console must show its name, as it is or as Nova gives it to
+//! the guest.
 //!
 //! ```text
 //!   none ──create──▶ BUILD ──▶ ACTIVE ──name on the console──▶ delete ──▶ passed
@@ -23,12 +24,12 @@ use std::{
 };
 
 use clap::ValueEnum;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 pub use args::{SmokeTestArgs, SmokeTestLogin};
-pub(super) use run::CleanUp;
 use run::TestHost;
+pub(super) use run::{CleanUp, DELETING};
 
 use crate::{
     Result,
@@ -67,6 +68,8 @@ pub struct SmokeTestSettings {
     pub volume_type: Option<String>,
     /// The availability zone asked for, with `{zone}` and `{host}` in their places.
     pub zone_format: String,
+    /// How long after it was asked for the server must have been built.
+    pub build_timeout: Duration,
     /// How long after its launch the server must have said its name.
     pub timeout: Duration,
     /// How many lines of the console are looked at.
@@ -88,6 +91,7 @@ impl Default for SmokeTestSettings {
             volume_size_gb: 64,
             volume_type: Some("premium".into()),
             zone_format: "{zone}:{host}".into(),
+            build_timeout: Duration::from_secs(15 * 60),
             timeout: Duration::from_secs(5 * 60),
             console_lines: 11,
             poll_interval: Duration::from_secs(10),
@@ -139,8 +143,8 @@ impl SmokeTest {
     }
 
     /// Deletes all test servers of a host; `gone` waits until Nova has done so.
-    pub(super) fn clean_up(&self, cloud: &Cloud, host: &Asked, gone: bool) -> CleanUp {
-        CleanUp { test: self.clone(), cloud: cloud.clone(), host: host.clone(), gone }
+    pub(super) fn clean_up(&self, cloud: &Cloud, host: &Asked, gone: bool, now: Timestamp) -> CleanUp {
+        CleanUp { test: self.clone(), cloud: cloud.clone(), host: host.clone(), gone, now }
     }
 
     fn server_name(&self, host: &Asked) -> String {
@@ -148,7 +152,7 @@ impl SmokeTest {
     }
 
     /// Whether a server is a test of exactly this host, of this life or of an earlier one.
-    fn is_of(&self, host: &Asked, server: &str) -> bool {
+    pub(super) fn is_of(&self, host: &Asked, server: &str) -> bool {
         let rest = server.strip_prefix(&self.settings.prefix).and_then(|rest| rest.strip_prefix(&host.name));
         rest.and_then(|rest| rest.strip_prefix('-')).is_some_and(is_uuid)
     }
@@ -187,6 +191,11 @@ impl SmokeTest {
         })
     }
 
+    /// When a server was asked for that should have been gone by now: built, looked at and deleted.
+    fn overstays(&self, server: &Server, now: Timestamp) -> Option<Timestamp> {
+        overdue(server.created_at, self.settings.build_timeout.saturating_add(self.settings.timeout), now)
+    }
+
     fn forget_pace(&self, host: &Asked) {
         lock(&self.paces).remove(&host.name);
     }
@@ -209,6 +218,12 @@ impl Asked {
         let uid = seen.hypervisor.as_ref()?.metadata.uid.clone()?;
         Some(Self { name: seen.name.clone(), uid, host: seen.host() })
     }
+}
+
+/// The moment since which more than this time has passed, if it has.
+fn overdue(since: Option<Timestamp>, limit: Duration, now: Timestamp) -> Option<Timestamp> {
+    let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
+    since.filter(|since| now.duration_since(*since) > limit)
 }
 
 /// Whether a text is a UUID in its usual form.

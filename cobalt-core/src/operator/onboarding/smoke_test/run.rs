@@ -4,13 +4,16 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Asked, SmokeTest, SmokeTestSettings};
+use super::{Asked, SmokeTest, overdue};
 use crate::{
     Result,
-    nova::{Server, ServerStatus, TaskState},
+    nova::{NovaClient, Server, ServerStatus, TaskState, guest_hostname},
     operator::{Action, Cloud, Progress, acting, onboarding::RUNNING},
     runtime::{lock, shutdown::Chain},
 };
+
+/// What is waited for while Nova deletes.
+pub(in super::super) const DELETING: &str = "Waiting for Nova to delete test servers";
 
 /// One step of the test of a host.
 #[derive(Debug)]
@@ -83,10 +86,11 @@ impl TestHost {
             return Ok(Step::Waiting);
         };
         if server.task == Some(TaskState::Deleting) {
-            return Ok(Step::Waiting);
+            let late = self.test.overstays(&server, self.now);
+            return Ok(late.map_or(Step::Waiting, |since| Step::Failed(still_deleting(&server, since))));
         }
         match &server.status {
-            ServerStatus::Build => Ok(Step::Waiting),
+            ServerStatus::Build => self.wait_for(&server, "being built").await,
             ServerStatus::Active => self.listen(&server).await,
             ServerStatus::Error => {
                 let fault = match server.fault.clone() {
@@ -100,7 +104,15 @@ impl TestHost {
             other if server.task.is_none() => {
                 self.give_up(&server, format!("Server is {other:?} instead of running")).await
             }
-            _ => Ok(Step::Waiting),
+            other => self.wait_for(&server, &format!("{other:?}")).await,
+        }
+    }
+
+    /// Waits for a server that is not running yet, and not for ever.
+    async fn wait_for(&self, server: &Server, state: &str) -> Result<Step> {
+        match overdue(server.created_at, self.test.settings.build_timeout, self.now) {
+            Some(since) => self.give_up(server, format!("Server of {since} is still {state}")).await,
+            None => Ok(Step::Waiting),
         }
     }
 
@@ -112,11 +124,12 @@ impl TestHost {
             return self.give_up(server, why).await;
         }
         let console = self.test.nova.console_output(&server.id, settings.console_lines).await;
-        if console.as_ref().is_ok_and(|text| text.contains(&server.name)) {
+        if console.as_ref().is_ok_and(|text| shows_name(text, &server.name)) {
             self.test.delete(&server.id).await?;
             return Ok(Step::Passed);
         }
-        let since = server.launched_at.filter(|launched| self.now.duration_since(*launched) > timeout(settings));
+        let since = overdue(server.launched_at, settings.timeout, self.now);
+        let since = since.or_else(|| self.test.overstays(server, self.now).filter(|_| server.launched_at.is_none()));
         match (since, console) {
             (Some(since), _) => self.give_up(server, format!("timeout waiting for console output since {since}")).await,
             (None, Ok(_)) => Ok(Step::Waiting),
@@ -131,8 +144,14 @@ impl TestHost {
     }
 }
 
-fn timeout(settings: &SmokeTestSettings) -> jiff::SignedDuration {
-    jiff::SignedDuration::try_from(settings.timeout).unwrap_or(jiff::SignedDuration::MAX)
+/// Whether a console shows who runs there: by the name we gave, or by the one that Nova made of it for the guest.
+fn shows_name(console: &str, server: &str) -> bool {
+    let guest = guest_hostname(server);
+    console.contains(server) || !guest.is_empty() && console.contains(&guest)
+}
+
+fn still_deleting(server: &Server, since: Timestamp) -> String {
+    format!("Server {} of {since} is still being deleted", server.id)
 }
 
 /// Deletes all test servers of a host.
@@ -142,6 +161,7 @@ pub(in super::super) struct CleanUp {
     pub(super) cloud: Cloud,
     pub(super) host: Asked,
     pub(super) gone: bool,
+    pub(super) now: Timestamp,
 }
 
 impl CleanUp {
@@ -151,18 +171,24 @@ impl CleanUp {
     }
 
     async fn in_project(&self) -> Result<Progress> {
-        let mut left = 0;
-        for server in self.test.servers_of(&self.host).await? {
-            if server.task != Some(TaskState::Deleting) {
-                self.test.delete(&server.id).await?;
+        self.delete_all(self.test.nova.as_ref(), &self.test.servers_of(&self.host).await?).await
+    }
+
+    /// Deletes these, with a login that may do so.
+    async fn delete_all(&self, login: &dyn NovaClient, servers: &[Server]) -> Result<Progress> {
+        let (deleting, left): (Vec<_>, Vec<_>) =
+            servers.iter().partition(|server| server.task == Some(TaskState::Deleting));
+        for server in left {
+            match login.delete_server(&server.id).await {
+                Err(error) if error.is_not_found() => {}
+                answer => answer?,
             }
-            left += usize::from(self.gone);
         }
-        if left == 0 {
-            Ok(Progress::Done)
-        } else {
-            Ok(Progress::Underway("Waiting for Nova to delete test servers".into()))
+        if servers.is_empty() || !self.gone {
+            return Ok(Progress::Done);
         }
+        let late = |server: &&Server| Some(still_deleting(server, self.test.overstays(server, self.now)?));
+        Ok(Progress::Underway(deleting.iter().find_map(late).unwrap_or_else(|| DELETING.to_owned())))
     }
 }
 
@@ -182,15 +208,17 @@ impl Action for CleanUp {
             Ok(progress) => return Ok(progress),
             Err(error) => error,
         };
-        // A login that does not work must not keep a host from leaving. Our own sees all servers of the host.
-        let here = self.cloud.nova.servers_on(&self.host.host).await?;
-        if here.iter().any(|server| self.test.is_of(&self.host, &server.name)) {
+        // A login that does not work must not keep a host from leaving. Our own sees all servers of the host, and the names
+        // of the tests are exact.
+        let mut here = self.cloud.nova.servers_on(&self.host.host).await?;
+        here.retain(|server| self.test.is_of(&self.host, &server.name) && server.status != ServerStatus::Deleted);
+        if !here.is_empty() && error.is_transient() {
             return Err(error);
         }
         tracing::warn!(
-            hypervisor = self.host.name, error = %Chain(&error),
-            "cannot look for test servers in their project; there is none on the host"
+            hypervisor = self.host.name, servers = here.len(), error = %Chain(&error),
+            "cannot delete test servers with the login of the tests: those on the host are deleted with our own"
         );
-        Ok(Progress::Done)
+        self.delete_all(self.cloud.nova.as_ref(), &here).await
     }
 }

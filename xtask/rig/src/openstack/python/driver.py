@@ -98,7 +98,7 @@ class CobaltDriver(fake.FakeLiveMigrateDriver, fake.FakeDriverWithoutFakeNodes):
         return ' 00:00:00 up 1 day,  0 users,  load average: 0.00, 0.00, 0.00'
 
     def get_console_output(self, context, instance):
-        return '[    0.000000] Linux version 6.12.0\n%s login: ' % instance.display_name
+        return '[    0.000000] Linux version 6.12.0\n%s login: ' % instance.hostname
 
     def live_migration(self, context, instance, dest, post_method, recover_method, block_migration=False, migrate_data=None):
         started = time.monotonic()
