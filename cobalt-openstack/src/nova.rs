@@ -66,7 +66,7 @@ impl Nova {
 
     async fn decoded<T>(&self, call: &Call, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T> {
         let answer = self.session.send(call).await?;
-        decode(&answer.body).map_err(|detail| Seam::malformed(call.operation.clone(), detail))
+        decode(&answer.body).map_err(|detail| answer.malformed(call.operation.clone(), detail))
     }
 
     /// Everything of a collection: one request per page.
@@ -85,7 +85,7 @@ impl Nova {
         let mut last = None;
         for _ in 0..options.max_pages {
             let answer = self.session.send_before(&call, deadline).await?;
-            let malformed = |detail| Seam::malformed(call.operation.clone(), detail);
+            let malformed = |detail: String| answer.malformed(call.operation.clone(), detail);
             let items = decode(&answer.body).map_err(malformed)?;
             let next = decode::next_page(&answer.body, collection).filter(|_| !items.is_empty());
             all.extend(items);
