@@ -298,7 +298,8 @@ mod tests {
     fn login(cloud: &Cloud) -> String {
         let body = cloud.credentials.body("", &cloud.scope);
         let mut auth = body["auth"].clone();
-        let who = auth["identity"][auth["identity"]["methods"][0].as_str().unwrap()].take();
+        let method = auth["identity"]["methods"][0].as_str().unwrap().to_owned();
+        let who = auth["identity"][method.as_str()].take();
         let secret = match cloud.credentials.secret() {
             credentials::Secret::Text(text) => text.expose_secret().to_owned(),
             credentials::Secret::Command(line) => format!("$({line})"),
