@@ -32,6 +32,9 @@ pub enum Error {
         operation: String,
         /// Which driver or service lacks it.
         by: String,
+        /// The original error, if there was one.
+        #[source]
+        cause: Option<Cause>,
     },
     /// The thing asked about does not exist (any more).
     #[error("{operation}: not found")]
@@ -99,6 +102,17 @@ pub enum Error {
         operation: String,
         /// What was wrong with it, and where.
         detail: String,
+        /// Which answer it was, if that is known.
+        #[source]
+        cause: Option<Cause>,
+    },
+    /// We were told the wrong way to the other side, or none. A person has to mend it.
+    #[error("{operation}: configured wrongly: {detail}")]
+    Configuration {
+        /// The call and its arguments.
+        operation: String,
+        /// What does not fit, in the words of what can be configured.
+        detail: String,
     },
 }
 
@@ -113,7 +127,7 @@ impl fmt::Display for Seconds {
 impl Error {
     /// The driver named `by` has no such ability.
     pub fn unsupported(operation: impl Into<String>, by: impl Into<String>) -> Self {
-        Self::Unsupported { operation: operation.into(), by: by.into() }
+        Self::Unsupported { operation: operation.into(), by: by.into(), cause: None }
     }
 
     /// The thing named in `operation` does not exist.
@@ -143,7 +157,12 @@ impl Error {
 
     /// The answer could not be decoded.
     pub fn malformed(operation: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::Malformed { operation: operation.into(), detail: detail.into() }
+        Self::Malformed { operation: operation.into(), detail: detail.into(), cause: None }
+    }
+
+    /// The way to the other side is configured wrongly.
+    pub fn configuration(operation: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Configuration { operation: operation.into(), detail: detail.into() }
     }
 
     /// A short, bounded name for metric labels and Event reasons.
@@ -157,6 +176,7 @@ impl Error {
             Self::Unavailable { .. } => "unavailable",
             Self::Timeout { .. } => "timeout",
             Self::Malformed { .. } => "malformed",
+            Self::Configuration { .. } => "configuration",
         }
     }
 
@@ -194,5 +214,6 @@ mod tests {
         assert!(!Error::refused("evacuate", "the service is up").is_transient());
         assert!(!Error::unsupported("migrate", "ch").is_transient());
         assert!(!Error::malformed("decode", "truncated").is_transient());
+        assert!(!Error::configuration("list services", "no such region").is_transient());
     }
 }

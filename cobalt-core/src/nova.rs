@@ -130,7 +130,8 @@ pub trait NovaClient: Send + Sync {
     /// Sets a server's status by decree.
     async fn reset_state(&self, id: &InstanceId, status: ServerStatus) -> Result<()>;
 
-    /// Migrations from or to this host, newest first.
+    /// Migrations from or to this host, newest first: those that are new, those that changed within the last day, and those
+    /// that wait to be confirmed, however old. Others may be left out: Nova keeps the records of years.
     async fn migrations(&self, host: &HostName) -> Result<Vec<Migration>>;
 
     /// Stops a live migration. [`Error::Conflict`](crate::Error::Conflict) when it is past the point of return.

@@ -8,7 +8,7 @@ use crate::{
     nova::Nova,
     options::Options,
     placement::Placement,
-    session::{CallObserver, Session},
+    session::{CallObserver, Limits, Session},
     test_bed::Bed,
 };
 
@@ -40,7 +40,15 @@ impl OpenStack {
 
     /// Logs in with the first call: for programs that start before their cloud does.
     pub fn lazy(cloud: &Cloud, options: Options, observer: Option<Arc<dyn CallObserver>>) -> Result<Self> {
-        Ok(Self { session: Arc::new(Session::new(cloud, options, observer)?) })
+        let limits = Arc::new(Limits::new(&options));
+        Ok(Self { session: Arc::new(Session::new(cloud, options, limits, observer)?) })
+    }
+
+    /// Another login with the same [`Options`], which shares the rate and the requests on their way with this one: both
+    /// together stay within the limits, and a wish to wait that one hears holds the other back too.
+    pub fn beside(&self, cloud: &Cloud, observer: Option<Arc<dyn CallObserver>>) -> Result<Self> {
+        let (options, limits) = (self.session.options().clone(), self.session.limits());
+        Ok(Self { session: Arc::new(Session::new(cloud, options, limits, observer)?) })
     }
 
     /// Its compute service.

@@ -79,15 +79,46 @@ impl Cloud {
 
     /// From variables with the names of the environment.
     pub fn from_vars(vars: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Result<Self> {
-        let vars: BTreeMap<String, String> =
+        Self::from_vars_with(vars, std::iter::empty::<(String, String)>())
+    }
+
+    /// The same, with variables for a second login on top. They win over the others and over the entry of `clouds.yaml`,
+    /// and what they say replaces all that answers the same: another user comes with another password, another project
+    /// without the id of the first. With an `OS_CLOUD` among them nothing is taken from the others but where the files are.
+    ///
+    /// What cannot apply is an error: a password for an application credential, a project for a login that is bound to one.
+    ///
+    /// ```
+    /// use cobalt_openstack::Cloud;
+    ///
+    /// let own = [("OS_AUTH_URL", "https://keystone.example"), ("OS_USER_ID", "4711"), ("OS_PASSWORD", "open sesame")];
+    /// let tester = [("OS_USERNAME", "tester"), ("OS_USER_DOMAIN_NAME", "Default")];
+    /// let error = Cloud::from_vars_with(own, tester).unwrap_err();
+    /// assert!(error.to_string().contains("OS_PASSWORD"), "the first one's password is not the tester's");
+    /// ```
+    pub fn from_vars_with(
+        vars: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+        on_top: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Result<Self> {
+        let mut vars: BTreeMap<String, String> =
             vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        let mut settings = Settings::from_vars(&vars);
-        if let Some(name) = settings.get("cloud").map(str::to_owned) {
+        let above: BTreeMap<String, String> =
+            on_top.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let (mut settings, above_settings) = (Settings::from_vars(&vars), Settings::from_vars(&above));
+        if above_settings.has(&["cloud"]) {
+            // Another cloud: the variables of this one would fill in what its entry leaves out.
+            settings = Settings::default();
+        }
+        if let Some(name) = above_settings.get("cloud").or_else(|| settings.get("cloud")).map(str::to_owned) {
+            vars.extend(above);
             let mut chosen = files::find(&vars)?.entry(&name)?;
             chosen.fill_in(&settings);
             settings = chosen;
         }
-        Self::build(&settings)
+        settings.put_on_top(&above_settings);
+        let cloud = Self::build(&settings)?;
+        cloud.credentials.takes(&above_settings)?;
+        Ok(cloud)
     }
 
     /// The entry `name` of these files, later ones over earlier ones: `clouds.yaml`, then `secure.yaml`.
@@ -96,7 +127,7 @@ impl Cloud {
     }
 
     /// The same login in another project, named with its domain. An application credential is bound to its own and
-    /// stays there.
+    /// stays there; [`Cloud::from_vars_with`] refuses what this leaves out.
     #[must_use]
     pub fn in_project(mut self, name: &str, domain: &str) -> Self {
         if matches!(self.credentials, Credentials::Password { .. }) {
@@ -142,8 +173,13 @@ fn missing(what: &str) -> Error {
 }
 
 fn address_of(text: &str) -> Result<Url> {
+    // What may be a password in front of the host is never sent, and never shown.
+    let shown = text.rsplit('@').next().unwrap_or(text);
     let parsed = Url::parse(text).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
-    parsed.ok_or_else(|| Error::configuration(format!("`{text}` is no http or https address")))
+    let mut url = parsed.ok_or_else(|| Error::configuration(format!("`{shown}` is no http or https address")))?;
+    // An http address has a place for them, so neither can fail.
+    let _ = url.set_username("").and_then(|()| url.set_password(None));
+    Ok(url)
 }
 
 /// Keystone's v3 API below an address with or without it.
@@ -159,6 +195,8 @@ fn identity(mut url: Url) -> Url {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write;
+
+    use secrecy::ExposeSecret;
 
     use super::*;
 
@@ -192,6 +230,12 @@ mod tests {
         for more in [&[][..], &[("OS_PW_CMD", "cat /hush")][..]] {
             let cloud = with(more).unwrap();
             assert!(!format!("{cloud:?}").contains("hush\""), "{cloud:?}");
+        }
+        for name in ["OS_AUTH_URL", "OS_COMPUTE_ENDPOINT_OVERRIDE"] {
+            let cloud = with(&[(name, "https://me:open-sesame@keystone.example/v3")]).unwrap();
+            assert!(!format!("{cloud:?}").contains("sesame"), "{cloud:?}");
+            let error = with(&[(name, "ftp://me:open-sesame@keystone.example/v3")]).unwrap_err();
+            assert!(!error.to_string().contains("sesame"), "{error}");
         }
     }
 
@@ -248,6 +292,105 @@ mod tests {
         let bound = [("OS_APPLICATION_CREDENTIAL_ID", "17"), ("OS_APPLICATION_CREDENTIAL_SECRET", "hush")];
         let cloud = with(&bound).unwrap().in_project("test", "cc3test");
         assert!(cloud.credentials.body("hush", &cloud.scope)["auth"].get("scope").is_none());
+    }
+
+    /// A login by its body: who proves it how, and where they want to work.
+    fn login(cloud: &Cloud) -> String {
+        let body = cloud.credentials.body("", &cloud.scope);
+        let mut auth = body["auth"].clone();
+        let method = auth["identity"]["methods"][0].as_str().unwrap().to_owned();
+        let who = auth["identity"][method.as_str()].take();
+        let secret = match cloud.credentials.secret() {
+            credentials::Secret::Text(text) => text.expose_secret().to_owned(),
+            credentials::Secret::Command(line) => format!("$({line})"),
+        };
+        format!("{who} {secret} {}", auth["scope"]).replace('"', "")
+    }
+
+    #[test]
+    fn what_is_meant_for_the_second_login_replaces_all_that_answers_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clouds.yaml");
+        let text = "clouds:\n  own:\n    auth: {auth_url: http://k, username: operator, user_domain_name: Default, \
+                    password: hush, project_name: admin, project_domain_name: Default}\n  bot:\n    auth: {auth_url: \
+                    http://k, application_credential_id: c0, application_credential_secret: hush}\n";
+        std::fs::write(&path, text).unwrap();
+        let file = ("OS_CLIENT_CONFIG_FILE", path.to_str().unwrap());
+        let vars = &PLAIN[..];
+        let by_id = &[PLAIN[0], ("OS_USER_ID", "u0"), ("OS_PW_CMD", "vault"), ("OS_PROJECT_ID", "p0")][..];
+        let entry = &[("OS_CLOUD", "own"), file][..];
+        let bot = &[("OS_CLOUD", "bot"), file][..];
+        let credential = &[
+            PLAIN[0],
+            ("OS_APPLICATION_CREDENTIAL_ID", "c0"),
+            ("OS_APPLICATION_CREDENTIAL_SECRET", "hush"),
+            ("OS_AUTH_TYPE", "v3applicationcredential"),
+        ][..];
+        let tester = &[("OS_USERNAME", "tester"), ("OS_PASSWORD", "own"), ("OS_USER_DOMAIN_NAME", "d")][..];
+        let theirs = "{domain:{name:d},name:tester,password:} own";
+        let at_first = "{project:{domain:{id:default},name:service}}";
+        for (base, above, wanted) in [
+            // Somebody else, whatever the first login is made of.
+            (vars, tester, format!("{theirs} {at_first}")),
+            (by_id, tester, format!("{theirs} {{project:{{id:p0}}}}")),
+            (entry, tester, format!("{theirs} {{project:{{domain:{{name:Default}},name:admin}}}}")),
+            (bot, tester, format!("{theirs} null")),
+            (credential, tester, format!("{theirs} null")),
+            // A domain stays until another is named.
+            (
+                entry,
+                &[("OS_USERNAME", "tester"), ("OS_PASSWORD", "own")],
+                "{domain:{name:Default},name:tester,password:} own {project:{domain:{name:Default},name:admin}}".into(),
+            ),
+            // The same user with another password, however the first one came by theirs.
+            (by_id, &[("OS_PASSWORD", "new")], "{id:u0,password:} new {project:{id:p0}}".into()),
+            (
+                vars,
+                &[("OS_PW_CMD", "vault")],
+                format!("{{domain:{{name:Default}},name:nova,password:}} $(vault) {at_first}"),
+            ),
+            // Elsewhere.
+            (entry, &[("OS_PROJECT_ID", "p1")], {
+                "{domain:{name:Default},name:operator,password:} hush {project:{id:p1}}".into()
+            }),
+            (by_id, &[("OS_PROJECT_NAME", "p1"), ("OS_PROJECT_DOMAIN_NAME", "d")], {
+                "{id:u0,password:} $(vault) {project:{domain:{name:d},name:p1}}".into()
+            }),
+            // A credential instead of a user.
+            (
+                entry,
+                &[("OS_APPLICATION_CREDENTIAL_ID", "c1"), ("OS_APPLICATION_CREDENTIAL_SECRET", "s")],
+                "{id:c1,secret:} s null".into(),
+            ),
+            (credential, &[("OS_APPLICATION_CREDENTIAL_SECRET", "new")], "{id:c0,secret:} new null".into()),
+            // Another entry, and nothing of the first login.
+            (&[vars, &[file]].concat(), &[("OS_CLOUD", "bot")], "{id:c0,secret:} hush null".into()),
+            (bot, &[("OS_CLOUD", "own"), ("OS_PASSWORD", "new")], {
+                "{domain:{name:Default},name:operator,password:} new {project:{domain:{name:Default},name:admin}}"
+                    .into()
+            }),
+        ] {
+            let cloud = Cloud::from_vars_with(base.iter().copied(), above.iter().copied()).unwrap();
+            assert_eq!(login(&cloud), wanted, "{base:?} with {above:?}");
+        }
+        for (base, above, wanted) in [
+            (entry, &[("OS_USERNAME", "tester")][..], "OS_PASSWORD"),
+            (credential, &[("OS_PASSWORD", "own")], "OS_USERNAME"),
+            (bot, &[("OS_PROJECT_NAME", "p1")], "bound to its project"),
+            (vars, &[("OS_APPLICATION_CREDENTIAL_SECRET", "s")], "OS_APPLICATION_CREDENTIAL_ID"),
+            (vars, &[("OS_CLOUD", "own")], "clouds.yaml"),
+        ] {
+            let error = Cloud::from_vars_with(base.iter().copied(), above.iter().copied()).unwrap_err();
+            assert_eq!(error.category(), "configuration");
+            assert!(error.to_string().contains(wanted), "{base:?} with {above:?}: {error}");
+        }
+        let elsewhere = Cloud::from_vars_with(
+            entry.iter().copied(),
+            [("OS_AUTH_URL", "http://other"), ("OS_REGION_NAME", "r"), ("OS_ENDPOINT_TYPE", "internal")],
+        );
+        let elsewhere = elsewhere.unwrap();
+        assert_eq!((elsewhere.auth_url.as_str(), elsewhere.region()), ("http://other/v3", Some("r")));
+        assert_eq!(elsewhere.interface(), "internal");
     }
 
     #[test]

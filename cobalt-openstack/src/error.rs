@@ -58,7 +58,7 @@ impl Error {
     }
 }
 
-/// An answer that is no success. It is the source of the seam's error.
+/// An answer that was of no use to us: no success, or a success that cannot be read. It is the source of the seam's error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpError {
     /// The status.
@@ -97,7 +97,9 @@ impl HttpError {
             StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Seam::Conflict { operation, reason, cause },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Seam::Denied { operation, cause },
             // The microversion that this call needs is not there, or the driver's ability.
-            StatusCode::NOT_ACCEPTABLE | StatusCode::NOT_IMPLEMENTED => Seam::unsupported(operation, by),
+            StatusCode::NOT_ACCEPTABLE | StatusCode::NOT_IMPLEMENTED => {
+                Seam::Unsupported { operation, by: by.to_owned(), cause }
+            }
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
                 Seam::Unavailable { operation, retry_after, cause }
             }
@@ -164,6 +166,14 @@ mod tests {
             assert_eq!(mapped(status, None).category(), category, "{status}");
         }
         assert_eq!(mapped(413, Some(Duration::from_secs(1))).category(), "unavailable");
+    }
+
+    #[test]
+    fn every_error_leads_to_the_answer_it_was_made_of() {
+        for status in [301, 400, 401, 403, 404, 406, 409, 413, 429, 500, 501, 503] {
+            let error = mapped(status, None);
+            assert!(error.source().is_some_and(|source| source.to_string().contains("(req-1)")), "{error:?}");
+        }
     }
 
     #[test]

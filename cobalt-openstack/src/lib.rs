@@ -26,6 +26,7 @@
 //!   happens to a VM it is the caller's argument.
 //! - Errors are those of the seams: [`cobalt_core::Error`] says what a caller can do. Behind it, as its source, is the
 //!   [`HttpError`] with the status, the service's words and the request id by which the service's own logs are found.
+//!   The id of what went well is logged: of reads at `debug`, of writes at `info`.
 //! - [`CallObserver`] hears of each call with its outcome and duration, for metrics.
 //! - [`cobalt_core::nova::view`] is one look at the whole region for everybody, so that calls at rest do not grow with
 //!   the number of hosts.
@@ -35,6 +36,9 @@
 //! | Answer | What we do |
 //! |---|---|
 //! | 401 | log in again and repeat; again after a second, since Keystone revokes by the second; a third one is `Denied` |
+//! | 401 to a login | `Denied`, and no login for half a minute, then for twice as long, up to a quarter of an hour: a wrong password that is repeated locks its account |
+//! | a token near its end, and Keystone is away | one short attempt every quarter of a minute; the old token is good meanwhile |
+//! | no endpoint in the catalog | `Configuration`, with service, interface and region |
 //! | 429, and 503 with `Retry-After` | wait as long as it says, and hold all other calls back too; longer than [`Options::longest_wait`] is `Unavailable` with the wish |
 //! | 503, 502, 504 | again with a growing pause, if the request may be repeated |
 //! | no connection | again with a growing pause |

@@ -15,6 +15,7 @@ use cobalt_core::{
     },
 };
 use http::Method;
+use jiff::SignedDuration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -23,6 +24,13 @@ use crate::{
     decode,
     session::{Call, Service, Session},
 };
+
+/// A record that is younger may never have been changed since it was made.
+const NEW_MIGRATION: SignedDuration = SignedDuration::from_hours(1);
+/// A record that was not changed for longer is nobody's business any more.
+const OLD_MIGRATION: SignedDuration = SignedDuration::from_hours(24);
+/// The newest records come in pages of so many.
+const FEW_MIGRATIONS: u32 = 100;
 
 /// What may stand in a path as it is.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -66,30 +74,43 @@ impl Nova {
 
     async fn decoded<T>(&self, call: &Call, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T> {
         let answer = self.session.send(call).await?;
-        decode(&answer.body).map_err(|detail| Seam::malformed(call.operation.clone(), detail))
+        decode(&answer.body).map_err(|detail| answer.malformed(call.operation.clone(), detail))
     }
 
     /// Everything of a collection: one request per page.
     pub(crate) async fn pages<T>(
         &self,
-        mut call: Call,
+        call: Call,
         collection: &str,
         decode: impl Fn(&[u8]) -> Result<Vec<T>, String>,
+    ) -> Result<Vec<T>> {
+        let page = self.session.options().page_size;
+        self.pages_while(call, collection, page, decode, |_| true).await
+    }
+
+    /// The same, as long as there may be more of interest behind what is there so far.
+    async fn pages_while<T>(
+        &self,
+        mut call: Call,
+        collection: &str,
+        page: u32,
+        decode: impl Fn(&[u8]) -> Result<Vec<T>, String>,
+        more: impl Fn(&[T]) -> bool,
     ) -> Result<Vec<T>> {
         let options = self.session.options();
         // The limit is for the whole list: what it begins with is as old as the list takes.
         let deadline = Instant::now() + options.call_timeout;
-        call.query.push(("limit", options.page_size.to_string()));
+        call.query.push(("limit", page.to_string()));
         let fixed = call.query.len();
         let mut all = Vec::new();
         let mut last = None;
         for _ in 0..options.max_pages {
             let answer = self.session.send_before(&call, deadline).await?;
-            let malformed = |detail| Seam::malformed(call.operation.clone(), detail);
+            let malformed = |detail: String| answer.malformed(call.operation.clone(), detail);
             let items = decode(&answer.body).map_err(malformed)?;
             let next = decode::next_page(&answer.body, collection).filter(|_| !items.is_empty());
             all.extend(items);
-            let Some(next) = next else { return Ok(all) };
+            let Some(next) = next.filter(|_| more(&all)) else { return Ok(all) };
             if last.as_ref() == Some(&next) {
                 return Err(malformed(format!("the page after {} is itself", next.marker)));
             }
@@ -311,10 +332,32 @@ impl NovaClient for Nova {
     }
 
     async fn migrations(&self, host: &HostName) -> Result<Vec<Migration>> {
-        let operation = format!("list migrations of {host}");
-        let mut call = Self::get("migrations", operation, "/os-migrations".into(), microversion::MIGRATIONS);
-        call.query.push(("host", host.to_string()));
-        let mut all = self.pages(call, "migrations", decode::migrations).await?;
+        let call = |more: Option<(&'static str, String)>| {
+            let operation = format!("list migrations of {host}");
+            let mut call = Self::get("migrations", operation, "/os-migrations".into(), microversion::MIGRATIONS);
+            call.query.push(("host", host.to_string()));
+            call.query.extend(more);
+            call
+        };
+        // Nova keeps them all, for years. What can still matter is in one of three short lists: the newest, which come
+        // first; what changed lately, which leaves out those that never did; and what waits for a yes, for as long as it
+        // takes its owner.
+        let page = self.session.options().page_size.min(FEW_MIGRATIONS);
+        // Measured by the newest one, so that no clocks need agree.
+        let before = |all: &[Migration], by: SignedDuration| all.first()?.created_at?.checked_sub(by).ok();
+        let new = |all: &[Migration]| {
+            let since = before(all, NEW_MIGRATION);
+            all.last().and_then(|one| one.created_at).zip(since).is_none_or(|(at, since)| at > since)
+        };
+        let mut all = self.pages_while(call(None), "migrations", page, decode::migrations, new).await?;
+        let since = before(&all, OLD_MIGRATION).map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let changed = since.map(|since| ("changes-since", since));
+        for filter in changed.into_iter().chain([("status", "finished".to_owned())]) {
+            let found = self.pages(call(Some(filter)), "migrations", decode::migrations).await?;
+            // A later answer knows better.
+            all.retain(|old| found.iter().all(|new| new.id != old.id));
+            all.extend(found);
+        }
         all.retain(|migration| migration.source == *host || migration.destination.as_ref() == Some(host));
         let number = |migration: &Migration| migration.id.as_str().parse::<u64>().unwrap_or(0);
         all.sort_by_key(|migration| std::cmp::Reverse((migration.created_at, number(migration))));

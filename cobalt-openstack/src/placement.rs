@@ -53,7 +53,7 @@ impl Placement {
 
     async fn decoded<T>(&self, call: &Call, decode: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T> {
         let answer = self.session.send(call).await?;
-        decode(&answer.body).map_err(|detail| Seam::malformed(call.operation.clone(), detail))
+        decode(&answer.body).map_err(|detail| answer.malformed(call.operation.clone(), detail))
     }
 
     /// Reads something of one provider.

@@ -11,6 +11,7 @@ mod catalog;
 mod http;
 mod limiter;
 mod observer;
+mod patience;
 mod retry;
 mod token;
 
@@ -24,11 +25,11 @@ use bytes::Bytes;
 use cobalt_core::{Error as Seam, Result};
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
-use tracing::Instrument;
+use tracing::{Instrument, field::Empty};
 use url::Url;
 
 pub use self::observer::{CallObserver, CallRecord};
-use self::{catalog::Catalog, limiter::Limiter, retry::Verdict, token::Login};
+use self::{catalog::Catalog, limiter::Limiter, patience::Patience, retry::Verdict, token::Login};
 use crate::{
     cloud::Cloud,
     error::{ConnectionError, Error, HttpError},
@@ -37,6 +38,11 @@ use crate::{
 
 /// Keystone's revocations count in seconds: a token that was made in the second of one is rejected too.
 const SAME_SECOND: Duration = Duration::from_millis(1100);
+
+/// How long a token that is still good may take to be renewed: whoever calls waits for it.
+const RENEWAL: Duration = Duration::from_secs(10);
+
+const LOG_IN: &str = "log in to Keystone";
 
 /// A service of the cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,10 +94,32 @@ pub(crate) struct Call {
     pub(crate) body: Option<Value>,
 }
 
+impl Call {
+    /// Whether it changes something. A console is read with a `POST`.
+    fn writes(&self) -> bool {
+        self.method != Method::GET && self.name != "console_output"
+    }
+}
+
 /// A success.
 #[derive(Debug)]
 pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// By what the service's own logs name this request.
+    pub(crate) request_id: Option<String>,
     pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// That it cannot be read, and which answer that was.
+    pub(crate) fn malformed(&self, operation: impl Into<String>, detail: impl Into<String>) -> Seam {
+        Seam::Malformed { operation: operation.into(), detail: detail.into(), cause: Some(Box::new(self.told())) }
+    }
+
+    fn told(&self) -> HttpError {
+        let (status, request_id) = (self.status, self.request_id.clone());
+        HttpError { status, message: String::new(), request_id, retry_after: None }
+    }
 }
 
 /// How an attempt ended without one.
@@ -104,7 +132,10 @@ pub(crate) enum Failed {
     /// It was sent, and the connection broke.
     Broken(ConnectionError),
     Timeout(Duration),
-    Malformed(String),
+    /// The answer cannot be read, and which one it was.
+    Malformed(String, HttpError),
+    /// The catalog does not lead where the configuration wants to go.
+    NoEndpoint(String),
 }
 
 impl Failed {
@@ -113,7 +144,8 @@ impl Failed {
             Self::Http(error) => error.into_core(operation, service.product()),
             Self::NotSent(error) | Self::Broken(error) => Seam::unavailable(operation, error),
             Self::Timeout(after) => Seam::timeout(operation, after),
-            Self::Malformed(detail) => Seam::malformed(operation, detail),
+            Self::Malformed(detail, answer) => Seam::Malformed { operation, detail, cause: Some(Box::new(answer)) },
+            Self::NoEndpoint(detail) => Seam::configuration(operation, detail),
         }
     }
 }
@@ -123,12 +155,25 @@ pub(crate) struct Session {
     cloud: Cloud,
     options: Options,
     client: reqwest::Client,
-    slots: Semaphore,
-    limiter: Mutex<Limiter>,
+    limits: Arc<Limits>,
     login: Mutex<Option<Arc<Login>>>,
+    patience: Mutex<Patience>,
     /// Held while somebody logs in, so that others wait for the same token.
     logging_in: tokio::sync::Mutex<()>,
     observer: Option<Arc<dyn CallObserver>>,
+}
+
+/// What sessions may share: requests on their way, and their rate.
+pub(crate) struct Limits {
+    slots: Semaphore,
+    limiter: Mutex<Limiter>,
+}
+
+impl Limits {
+    pub(crate) fn new(options: &Options) -> Self {
+        let limiter = Limiter::new(options.rate, options.burst, Instant::now());
+        Self { slots: Semaphore::new(options.concurrency.max(1)), limiter: Mutex::new(limiter) }
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -138,12 +183,17 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(cloud: &Cloud, options: Options, observer: Option<Arc<dyn CallObserver>>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        cloud: &Cloud,
+        options: Options,
+        limits: Arc<Limits>,
+        observer: Option<Arc<dyn CallObserver>>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             client: http::client(cloud, &options)?,
-            slots: Semaphore::new(options.concurrency.max(1)),
-            limiter: Mutex::new(Limiter::new(options.rate, options.burst, Instant::now())),
+            limits,
             login: Mutex::new(None),
+            patience: Mutex::default(),
             logging_in: tokio::sync::Mutex::new(()),
             cloud: cloud.clone(),
             options,
@@ -153,6 +203,10 @@ impl Session {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    pub(crate) fn limits(&self) -> Arc<Limits> {
+        self.limits.clone()
     }
 
     /// Makes sure that there is a login, and that the catalog has what we need.
@@ -179,8 +233,23 @@ impl Session {
     pub(crate) async fn send_before(&self, call: &Call, deadline: Instant) -> Result<Answer> {
         let started = Instant::now();
         let mut attempts = 0;
-        let span = tracing::info_span!("openstack", service = call.service.as_str(), call = call.name);
-        let outcome = self.attempts(call, deadline, &mut attempts).instrument(span).await;
+        let (service, name) = (call.service.as_str(), call.name);
+        let span =
+            tracing::info_span!("openstack", service, call = name, status = Empty, request_id = Empty, outcome = Empty);
+        let outcome = self.attempts(call, deadline, &mut attempts).instrument(span.clone()).await;
+        span.record("outcome", outcome.as_ref().map_or_else(Seam::category, |_| "ok"));
+        if let Ok(answer) = &outcome {
+            let (operation, request_id) = (call.operation.as_str(), answer.request_id.as_deref());
+            let status = answer.status.as_u16();
+            span.record("status", status);
+            span.record("request_id", request_id);
+            // A 202 is a promise: the id is what leads to what became of it.
+            if call.writes() {
+                tracing::info!(service, call = name, operation, status, request_id, "OpenStack took it");
+            } else {
+                tracing::debug!(service, call = name, operation, status, request_id, "OpenStack answered");
+            }
+        }
         if let Some(observer) = &self.observer {
             let outcome = outcome.as_ref().map_or_else(Seam::category, |_| "ok");
             let (service, elapsed) = (call.service.as_str(), started.elapsed());
@@ -215,12 +284,12 @@ impl Session {
             let Verdict::Wait(wait) = verdict else {
                 return Err(failed.into_core(call.operation.clone(), call.service));
             };
-            if Instant::now() + wait >= deadline {
-                return Err(failed.into_core(call.operation.clone(), call.service));
-            }
             if matches!(&failed, Failed::Http(error) if error.retry_after.is_some()) {
                 // It is tired of all of us, not of this call.
                 self.limiter().pause(Instant::now() + wait);
+            }
+            if Instant::now() + wait >= deadline {
+                return Err(failed.into_core(call.operation.clone(), call.service));
             }
             tracing::debug!(call = call.name, ?failed, ?wait, attempt = *attempts, "trying again");
             tokio::time::sleep(wait).await;
@@ -244,7 +313,12 @@ impl Session {
 
     async fn attempt(&self, call: &Call, login: &Login, deadline: Instant) -> Result<Answer, Failed> {
         let endpoint = login.catalog.endpoint(call.service, &self.cloud);
-        let endpoint = endpoint.map_err(|error| Failed::Malformed(error.to_string()))?;
+        let endpoint = endpoint.map_err(|error| {
+            Failed::NoEndpoint(match error {
+                Error::Configuration { detail, .. } => detail,
+                other => other.to_string(),
+            })
+        })?;
         let mut request = reqwest::Request::new(call.method.clone(), address(&endpoint, &call.path, &call.query));
         let headers = request.headers_mut();
         headers.insert("x-auth-token", login.token.clone());
@@ -263,7 +337,7 @@ impl Session {
         let limit = self.options.attempt_timeout.min(left);
         let exchange = async {
             // Slots are never closed; a permit is for the time of the exchange only, not for waits between attempts.
-            let _slot = self.slots.acquire().await;
+            let _slot = self.limits.slots.acquire().await;
             http::exchange(&self.client, request, self.options.max_body).await
         };
         tokio::time::timeout(limit, exchange).await.unwrap_or(Err(Failed::Timeout(limit)))
@@ -272,40 +346,53 @@ impl Session {
     /// The login to use: the one there is, or a new one when there is none, it is near its end, or it is the one
     /// that was `rejected`.
     async fn login(&self, rejected: Option<u64>, deadline: Instant) -> Result<Arc<Login>> {
-        let current = self.current();
-        if let Some(login) = current.filter(|login| login.is_fresh(Instant::now()) && Some(login.number) != rejected) {
-            return Ok(login);
-        }
-        let _turn = self.logging_in.lock().await;
+        let current = || self.current().filter(|login| Some(login.number) != rejected);
+        let will_do =
+            |login: &Arc<Login>, now| login.is_fresh(now) || login.is_valid(now) && !self.patience().may_renew(now);
         let now = Instant::now();
-        let current = self.current().filter(|login| Some(login.number) != rejected);
-        if let Some(login) = current.as_ref().filter(|login| login.is_fresh(now)) {
+        let known = current().filter(|login| login.is_valid(now));
+        if let Some(login) = known.as_ref().filter(|login| will_do(login, now)) {
+            return Ok(login.clone());
+        }
+        let _turn = match (self.logging_in.try_lock(), known) {
+            (Ok(turn), _) => turn,
+            // Somebody else renews it, and it is good meanwhile.
+            (Err(_), Some(login)) => return Ok(login),
+            (Err(_), None) => {
+                let turn = tokio::time::timeout_at(deadline, self.logging_in.lock()).await;
+                turn.map_err(|_| Seam::timeout(LOG_IN, self.options.call_timeout))?
+            }
+        };
+        let now = Instant::now();
+        let current = current();
+        if let Some(login) = current.as_ref().filter(|login| will_do(login, now)) {
             return Ok(login.clone());
         }
         let number = current.as_ref().map(|login| login.number).or(rejected).unwrap_or(0) + 1;
-        match self.log_in(number, deadline).await {
-            Ok(login) => {
-                tracing::debug!(cloud = %self.cloud.auth_url, request_id = login.request_id, "logged in");
-                let login = Arc::new(login);
-                *self.login.lock().unwrap_or_else(PoisonError::into_inner) = Some(login.clone());
-                Ok(login)
+        let Some(spare) = current.filter(|login| login.is_valid(now)) else {
+            return self.log_in(number, deadline, self.options.attempts).await;
+        };
+        // What we have is good for a while: Keystone gets one chance, and the call keeps most of its time.
+        let limit = RENEWAL.min(deadline.saturating_duration_since(now) / 3);
+        match self.log_in(number, now + limit, 1).await {
+            Ok(login) => Ok(login),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the token yet");
+                self.patience().not_renewed(Instant::now());
+                Ok(spare)
             }
-            // Keystone is away, and what we have is good for a while.
-            Err(error) => match current.filter(|login| error.is_transient() && login.is_valid(now)) {
-                Some(login) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the token yet");
-                    Ok(login)
-                }
-                None => Err(error),
-            },
         }
     }
 
-    async fn log_in(&self, number: u64, deadline: Instant) -> Result<Login> {
-        const WHAT: &str = "log in to Keystone";
+    async fn log_in(&self, number: u64, deadline: Instant, most: u32) -> Result<Arc<Login>> {
         let mut attempts = 0;
         loop {
-            let proof = self.cloud.credentials.prove(&self.cloud.scope).await?;
+            if let Some(held_back) = self.patience().held_back(Instant::now()) {
+                return Err(Seam::Denied { operation: LOG_IN.to_owned(), cause: Some(Box::new(held_back)) });
+            }
+            let limit = deadline.saturating_duration_since(Instant::now());
+            let proof = tokio::time::timeout_at(deadline, self.cloud.credentials.prove(&self.cloud.scope)).await;
+            let proof = proof.map_err(|_| Seam::timeout(LOG_IN, limit))??;
             let mut request = reqwest::Request::new(Method::POST, address(&self.cloud.auth_url, "/auth/tokens", &[]));
             let json = HeaderValue::from_static("application/json");
             request.headers_mut().insert(::http::header::CONTENT_TYPE, json);
@@ -314,17 +401,36 @@ impl Session {
             let asked = Instant::now();
             let failed = match self.exchange(request, deadline).await {
                 Ok((answer, headers)) => match Login::read(&answer.body, &headers, number, asked, &self.options) {
-                    Ok(login) => return Ok(login),
-                    Err(detail) => Failed::Malformed(detail),
+                    Ok(login) => return Ok(self.logged_in(login)),
+                    Err(detail) => Failed::Malformed(detail, answer.told()),
                 },
                 Err(failed) => failed,
             };
+            if let Failed::Http(error) = &failed
+                && error.status == StatusCode::UNAUTHORIZED
+            {
+                self.patience().refused(error, Instant::now());
+            }
             // A login may be repeated: at worst there is one token more.
             match retry::verdict(&failed, &Method::GET, attempts, &self.options) {
-                Verdict::Wait(wait) if Instant::now() + wait < deadline => tokio::time::sleep(wait).await,
-                _ => return Err(failed.into_core(WHAT.to_owned(), Service::Identity)),
+                Verdict::Wait(wait) if attempts < most && Instant::now() + wait < deadline => {
+                    tokio::time::sleep(wait).await;
+                }
+                _ => return Err(failed.into_core(LOG_IN.to_owned(), Service::Identity)),
             }
         }
+    }
+
+    fn logged_in(&self, login: Login) -> Arc<Login> {
+        tracing::debug!(cloud = %self.cloud.auth_url, request_id = login.request_id, "logged in");
+        self.patience().logged_in();
+        let login = Arc::new(login);
+        *self.login.lock().unwrap_or_else(PoisonError::into_inner) = Some(login.clone());
+        login
+    }
+
+    fn patience(&self) -> std::sync::MutexGuard<'_, Patience> {
+        self.patience.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn current(&self) -> Option<Arc<Login>> {
@@ -332,7 +438,7 @@ impl Session {
     }
 
     fn limiter(&self) -> std::sync::MutexGuard<'_, Limiter> {
-        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limits.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{ffi::OsString, sync::Arc, time::Duration};
 
 use cobalt_core::{
     operator::{CloudCalls, SmokeTest, SmokeTestArgs, program::Clients},
-    runtime::{args::duration, shutdown::TaskError},
+    runtime::{args::duration, program::ProgramError, shutdown::TaskError},
 };
 use cobalt_openstack::{CallRecord, Cloud, OpenStack, Options};
 
@@ -48,14 +48,15 @@ impl OpenStackArgs {
         let observer = Arc::new(move |record: &CallRecord| {
             calls.observe(record.service, record.call, record.outcome, record.elapsed);
         });
-        let openstack = OpenStack::lazy(&Cloud::from_env()?, options.clone(), Some(observer.clone()))?;
+        let openstack = OpenStack::lazy(&Cloud::from_env()?, options, Some(observer.clone()))?;
         let texts = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        let login = smoke_test.login(std::env::vars_os().filter_map(texts));
-        let mut cloud = Cloud::from_vars(login.variables)?;
+        let login = smoke_test.login(std::env::vars_os().filter_map(texts))?;
+        let cloud = Cloud::from_vars_with(login.own, login.meant);
+        let mut cloud = cloud.map_err(|error| ProgramError::SmokeTest(error.into()))?;
         if let Some((project, domain)) = &login.project {
             cloud = cloud.in_project(project, domain);
         }
-        let tests = OpenStack::lazy(&cloud, options, Some(observer))?;
+        let tests = openstack.beside(&cloud, Some(observer))?;
         let smoke_test = SmokeTest::new(Arc::new(tests.nova()), Arc::new(tests.test_bed()), smoke_test.settings());
         Ok(Clients {
             nova: Arc::new(openstack.nova()),

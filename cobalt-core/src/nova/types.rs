@@ -124,8 +124,11 @@ pub struct Server {
     pub memory_mb: u64,
     /// Its virtual CPUs.
     pub vcpus: u32,
-    /// Local disk, which a migration must copy and an evacuation loses; 0 when it boots from a volume and has no
-    /// ephemeral disk.
+    /// Whether it has a local disk, which a migration must copy and an evacuation loses: the one it boots from if that is
+    /// no volume, an ephemeral one, or swap.
+    pub local_disk: bool,
+    /// How much of it its flavor asks for. That may be 0 GB where there is one: a flavor need not name a size for the disk
+    /// that is made of the image.
     pub local_disk_gb: u64,
     /// The ids of its volumes, which follow it wherever it goes.
     pub volumes: Vec<String>,

@@ -50,7 +50,7 @@ mod snapshot;
 mod timetable;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -126,6 +126,8 @@ pub struct RegionView {
     placement: Arc<dyn PlacementClient>,
     timetable: Mutex<Timetable>,
     learned: Mutex<Learned>,
+    /// Why each part could not be listed the last time.
+    trouble: Mutex<BTreeMap<Part, String>>,
     wake: Notify,
     seen: watch::Sender<Arc<Snapshot>>,
 }
@@ -144,6 +146,7 @@ impl RegionView {
             placement,
             timetable: Mutex::new(Timetable::new(options, Instant::now())),
             learned: Mutex::default(),
+            trouble: Mutex::default(),
             wake: Notify::new(),
             seen: watch::Sender::new(Arc::new(Snapshot::default())),
         })
@@ -152,6 +155,12 @@ impl RegionView {
     /// What was seen last. Cheap.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.seen.borrow().clone()
+    }
+
+    /// Why a part could not be listed the last time, with all causes; `None` while all is well.
+    pub fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.values().next().cloned()
     }
 
     /// Tells of every new snapshot.
@@ -275,6 +284,13 @@ impl RegionView {
             Task::Traits(id) => self.read_traits(id).await,
             Task::Servers(id) => self.read_servers(id).await,
         };
+        if let Task::List(part, _) = task {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            match &outcome {
+                Ok(()) => drop(trouble.remove(part)),
+                Err(error) => drop(trouble.insert(*part, chain(error))),
+            }
+        }
         let retry_after = match &outcome {
             Ok(()) => None,
             Err(error) => {
@@ -368,4 +384,15 @@ impl RegionView {
     fn timetable(&self) -> MutexGuard<'_, Timetable> {
         self.timetable.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Action, Outcome, Plan, Snapshot};
+use tracing::{Instrument, field::Empty};
+
+use super::{Action, Outcome, Plan, Progress, Snapshot};
+use crate::{Error, Result};
 
 /// The most that is repeated of somebody else's words in a condition.
 const WORDS: usize = 1024;
@@ -12,6 +15,21 @@ pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
 /// When to try again what only people can cure.
 pub(super) const SLOWLY: Duration = Duration::from_secs(60);
+
+/// Runs an action in a span of its own.
+pub(super) async fn perform(action: &dyn Action) -> Result<Progress> {
+    let span = tracing::info_span!("action", kind = action.kind(), what = action.describe(), outcome = Empty);
+    let answer = action.run().instrument(span.clone()).await;
+    span.record(
+        "outcome",
+        match &answer {
+            Ok(Progress::Done) => "ok",
+            Ok(Progress::Underway(_)) => "underway",
+            Err(error) => Error::category(error),
+        },
+    );
+    answer
+}
 
 /// Asks for an action and answers what became of it in this pass. One that was done and is still wanted is not done twice
 /// in a pass: the world is given a moment to show it.

@@ -27,6 +27,8 @@ use kube::{Api, Client, Resource, runtime::watcher};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use tracing::Instrument;
+
 use super::{FIELD_MANAGER, Hand, hand::Withheld, installed::until_installed};
 use crate::{
     Result,
@@ -395,7 +397,8 @@ impl Context {
             self.hand.withhold_all(&about(&key), wish);
             return Ok(Next::Wait);
         }
-        let written = self.applier.main(&self.api, &key.name, observed.as_deref(), &body).await?;
+        let span = tracing::info_span!("action", kind = "AskForCertificate", what = %key);
+        let written = self.applier.main(&self.api, &key.name, observed.as_deref(), &body).instrument(span).await?;
         if let Applied::Written(_) = written {
             tracing::info!(node, certificate = %key, "asked for a certificate");
             let note = format!("Asked for the certificate {key}");

@@ -18,11 +18,10 @@ use std::{
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use kube::{Api, Client, ResourceExt, runtime::watcher};
-use tracing::Instrument;
 
 use super::{
     AbsentNode, Cloud, CloudSeen, Hand, HypervisorSync, Outcome, Plan, PodsSeen, Progress, Settings, Snapshot, Stage,
-    absence, agent_pods,
+    absence, acting, agent_pods,
     certificate::Certificates,
     eviction::{self, Drains},
     hand::Withheld,
@@ -311,8 +310,7 @@ impl Controller {
                 });
                 let passes = queue::run(&queue, self.workers, stop.clone(), move |name| {
                     let context = context.clone();
-                    let span = tracing::info_span!("reconcile", hypervisor = name);
-                    async move { context.reconcile(&name).await }.instrument(span)
+                    async move { context.reconcile(&name).await }
                 });
                 let drains = async {
                     if let Some(drains) = drains {
@@ -337,7 +335,11 @@ impl Controller {
             self.metrics.source("openstack view", AT_ONCE, cloud.view.clone());
             let view = cloud.view.clone();
             self.status.ready_check("openstack", move || {
-                if view.snapshot().is_complete() { Ok(()) } else { Err("the region was not seen yet".to_owned()) }
+                if view.snapshot().is_complete() {
+                    return Ok(());
+                }
+                let why = view.trouble().map(|trouble| format!(": {trouble}"));
+                Err(format!("the region was not seen yet{}", why.unwrap_or_default()))
             });
         }
         if self.hand.is_observing() {
@@ -444,8 +446,7 @@ impl Context {
                 if !hand.may_act() {
                     return Ok(Next::After(UNFINISHED));
                 }
-                let span = tracing::info_span!("action", kind = action.kind());
-                let answer = action.run().instrument(span).await;
+                let answer = acting::perform(action.as_ref()).await;
                 match &answer {
                     Ok(Progress::Done) => tracing::info!(hypervisor = name, action = action.describe(), "done"),
                     Ok(Progress::Underway(_)) => {}

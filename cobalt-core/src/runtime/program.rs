@@ -133,6 +133,9 @@ pub enum ProgramError {
     /// There is no way into the cloud.
     #[error(transparent)]
     Cloud(TaskError),
+    /// The second login, that of the smoke test, cannot be.
+    #[error("login of the smoke test (--smoke-test-X and SMOKE_TEST_OS_X)")]
+    SmokeTest(#[source] TaskError),
     /// Leader election is configured wrongly.
     #[error(transparent)]
     Lease(#[from] LeaseError),

@@ -69,6 +69,7 @@ fn server(id: &str, status: ServerStatus) -> Server {
         locked: false,
         memory_mb: 1000,
         vcpus: 1,
+        local_disk: false,
         local_disk_gb: 0,
         volumes: Vec::new(),
         required_traits: Vec::new(),
@@ -191,13 +192,18 @@ fn a_server_that_is_being_deleted_is_left_to_it() {
 #[test]
 fn a_lock_does_not_keep_an_administrator_out_and_local_disks_do_as_told() {
     let mut locked = server("a", ServerStatus::Active);
-    (locked.locked, locked.local_disk_gb) = (true, 20);
-    let starts = |block: BlockMigration| {
-        let mut settings = settings(1);
-        settings.block_migration = block;
-        decide(&with_servers(vec![locked.clone()]), &settings, START).steps.len()
-    };
-    assert_eq!((starts(BlockMigration::Auto), starts(BlockMigration::Yes), starts(BlockMigration::No)), (1, 1, 0));
+    (locked.locked, locked.local_disk) = (true, true);
+    // The flavor of a disk made of an image need not name its size.
+    for size in [0, 20] {
+        locked.local_disk_gb = size;
+        let starts = |block: BlockMigration| {
+            let mut settings = settings(1);
+            settings.block_migration = block;
+            decide(&with_servers(vec![locked.clone()]), &settings, START).steps.len()
+        };
+        let all = [BlockMigration::Auto, BlockMigration::Yes, BlockMigration::No].map(starts);
+        assert_eq!(all, [1, 1, 0], "{size} GB");
+    }
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn server(id: &InstanceId, host: Option<&str>) -> Server {
         locked: false,
         memory_mb: 512,
         vcpus: 1,
+        local_disk: false,
         local_disk_gb: 0,
         volumes: Vec::new(),
         required_traits: Vec::new(),

@@ -605,6 +605,7 @@ fn server(id: &str, name: &str) -> Server {
         locked: false,
         memory_mb: 64,
         vcpus: 1,
+        local_disk: false,
         local_disk_gb: 0,
         volumes: Vec::new(),
         required_traits: Vec::new(),

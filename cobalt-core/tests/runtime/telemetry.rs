@@ -5,9 +5,15 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cobalt_core::runtime::{
-    args::{LogArgs, LogFormat},
-    telemetry,
+use cobalt_core::{
+    Error,
+    runtime::{
+        args::{LogArgs, LogFormat},
+        metrics::Metrics,
+        queue::{self, Next, Queue},
+        shutdown::Shutdown,
+        telemetry,
+    },
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -65,4 +71,29 @@ fn a_bad_filter_is_named() {
     let args = LogArgs { log_format: LogFormat::Json, log_level: "cobalt=loud".into() };
     let error = telemetry::subscriber(&args, std::io::sink).err().unwrap();
     assert_eq!(error.to_string(), "parse log filter \"cobalt=loud\" (--log-level or RUST_LOG)");
+}
+
+#[tokio::test]
+async fn what_a_pass_logs_names_the_queue_and_its_key() {
+    let lines = Lines::default();
+    let args = LogArgs { log_format: LogFormat::Json, log_level: "info".into() };
+    let _guard = tracing::subscriber::set_default(telemetry::subscriber(&args, lines.clone()).unwrap());
+    let queue = Queue::new("hypervisors", Arc::new(Metrics::new()));
+    queue.add("node-1".to_owned());
+    let stop = Shutdown::new();
+    let end = stop.clone();
+    queue::run(&queue, 1, stop, move |_: String| {
+        let end = end.clone();
+        async move {
+            tracing::info!("in the pass");
+            end.trigger();
+            Ok::<_, Error>(Next::Wait)
+        }
+    })
+    .await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(line["message"], "in the pass");
+    assert_eq!((&line["span"]["name"], &line["span"]["queue"]), (&"reconcile".into(), &"hypervisors".into()), "{line}");
+    assert_eq!(line["span"]["key"], "node-1");
 }

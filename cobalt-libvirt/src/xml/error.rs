@@ -119,6 +119,6 @@ impl XmlError {
             Some(cause) => format!("{self}: {cause}"),
             None => self.to_string(),
         };
-        cobalt_core::Error::Malformed { operation: operation.into(), detail }
+        cobalt_core::Error::malformed(operation, detail)
     }
 }

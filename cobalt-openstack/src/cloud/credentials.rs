@@ -132,6 +132,23 @@ impl Credentials {
         Ok(Self::Password { user: User::read(settings)?, secret })
     }
 
+    /// Whether what was put on top of a login has a place in it.
+    pub(super) fn takes(&self, above: &Settings) -> Result<()> {
+        let application = !matches!(self, Self::Password { .. });
+        let own = above.has(&["application_credential_id", "application_credential_name"]);
+        let wrong = if application && !own && above.has(&["password", "pw_cmd"]) {
+            "OS_PASSWORD or OS_PW_CMD is given for a login with an application credential: give OS_USERNAME too"
+        } else if application && !own && above.has_scope() {
+            "a project is given, and an application credential is bound to its project: leave the project out, or give \
+             OS_USERNAME and OS_PASSWORD too"
+        } else if !application && above.has(&["application_credential_secret"]) {
+            "OS_APPLICATION_CREDENTIAL_SECRET is given for a login with a password: give OS_APPLICATION_CREDENTIAL_ID too"
+        } else {
+            return Ok(());
+        };
+        Err(Error::configuration(wrong))
+    }
+
     pub(crate) fn secret(&self) -> &Secret {
         match self {
             Self::Password { secret, .. }

@@ -6,6 +6,34 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
+/// Settings that answer the same question, and those below that an answer on top replaces. A domain stays until another
+/// is named: a login and its like are mostly of one domain. A secret does not stay: it is somebody else's.
+const REPLACED: [(&[&str], &[&str]); 7] = [
+    (
+        &["user_id", "username", "application_credential_id", "application_credential_name"],
+        &[
+            "user_id",
+            "username",
+            "password",
+            "pw_cmd",
+            "application_credential_id",
+            "application_credential_name",
+            "application_credential_secret",
+            "auth_type",
+        ],
+    ),
+    (&["password", "pw_cmd"], &["password", "pw_cmd"]),
+    (&["user_domain_id", "user_domain_name", "default_domain"], &["user_domain_id", "user_domain_name"]),
+    (&["project_domain_id", "project_domain_name", "default_domain"], &["project_domain_id", "project_domain_name"]),
+    (&SCOPE, &SCOPE),
+    (&["interface", "endpoint_type"], &["interface", "endpoint_type"]),
+    (&["insecure", "verify"], &["insecure", "verify"]),
+];
+
+/// What names where we want to work.
+const SCOPE: [&str; 7] =
+    ["project_id", "project_name", "tenant_id", "tenant_name", "domain_id", "domain_name", "system_scope"];
+
 /// Has no `Debug`: there are secrets in it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Settings(BTreeMap<String, String>);
@@ -40,6 +68,26 @@ impl Settings {
         for (name, value) in &other.0 {
             self.0.entry(name.clone()).or_insert_with(|| value.clone());
         }
+    }
+
+    /// Takes what is set in the other, which wins, and lets go of what it replaces.
+    pub(super) fn put_on_top(&mut self, other: &Self) {
+        for (said, replaced) in REPLACED {
+            if other.has(said) {
+                self.0.retain(|name, _| !replaced.contains(&name.as_str()));
+            }
+        }
+        self.0.extend(other.0.iter().map(|(name, value)| (name.clone(), value.clone())));
+    }
+
+    /// Whether one of these is set.
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.0.contains_key(*name))
+    }
+
+    /// Whether they name where we want to work.
+    pub(super) fn has_scope(&self) -> bool {
+        self.has(&SCOPE)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {

@@ -199,6 +199,9 @@ struct FlavorEntry {
     disk: u64,
     #[serde(default)]
     ephemeral: u64,
+    /// In MB, and an empty text in some places where there is none.
+    #[serde(default)]
+    swap: serde_json::Value,
     #[serde(default)]
     extra_specs: BTreeMap<String, String>,
 }
@@ -254,7 +257,10 @@ impl From<ServerEntry> for Server {
     fn from(entry: ServerEntry) -> Self {
         /// The hypervisor runs it, or holds it paused.
         const RUNNING: [i64; 2] = [1, 3];
-        let from_volume = !entry.image.is_object();
+        let from_image = entry.image.is_object();
+        // As Placement counts it: whole GB.
+        let swap = entry.flavor.swap.as_u64().unwrap_or(0).div_ceil(1024);
+        let besides = entry.flavor.ephemeral + swap;
         let status = status(&entry.status);
         let fault = entry.fault.map(|fault| super::shortened(&fault.message));
         Self {
@@ -267,7 +273,8 @@ impl From<ServerEntry> for Server {
             locked: entry.locked,
             memory_mb: entry.flavor.ram,
             vcpus: entry.flavor.vcpus,
-            local_disk_gb: entry.flavor.ephemeral + if from_volume { 0 } else { entry.flavor.disk },
+            local_disk: from_image || besides > 0,
+            local_disk_gb: besides + if from_image { entry.flavor.disk } else { 0 },
             volumes: entry.volumes.into_iter().map(|volume| volume.id).collect(),
             required_traits: required(&entry.flavor.extra_specs),
             zone: filled(entry.zone),
@@ -433,11 +440,28 @@ mod tests {
             "os-extended-volumes:volumes_attached": [{"id": "v1", "delete_on_termination": true}],
             "created": "2026-11-18T09:59:30Z", "OS-SRV-USG:launched_at": "2026-11-18T10:00:00.000000"}}"#;
         let server = server(body).unwrap();
-        assert_eq!((server.local_disk_gb, server.volumes), (3, vec!["v1".to_owned()]));
+        assert_eq!((server.local_disk, server.local_disk_gb, server.volumes), (true, 3, vec!["v1".to_owned()]));
         assert_eq!(server.required_traits, ["CUSTOM_A"]);
         assert!(server.powered && server.locked && server.created_at < server.launched_at);
         assert!(server.created_at.is_some());
         assert_eq!(server.host, Some("hv-1".into()));
+    }
+
+    #[test]
+    fn a_server_has_a_local_disk_if_it_boots_from_one_or_has_one_besides() {
+        for (image, flavor, wanted) in [
+            (r#""""#, r#"{"disk": 20, "ephemeral": 0, "swap": 0}"#, (false, 0)),
+            (r#""""#, r#"{"disk": 20, "ephemeral": 0, "swap": ""}"#, (false, 0)),
+            (r#"{"id": "i"}"#, r#"{"disk": 20, "ephemeral": 5, "swap": 0}"#, (true, 25)),
+            // The disk is as large as the image.
+            (r#"{"id": "i"}"#, r#"{"disk": 0, "ephemeral": 0, "swap": 0}"#, (true, 0)),
+            (r#""""#, r#"{"disk": 20, "ephemeral": 0, "swap": 512}"#, (true, 1)),
+        ] {
+            let body =
+                format!(r#"{{"server": {{"id": "s1", "status": "ACTIVE", "image": {image}, "flavor": {flavor}}}}}"#);
+            let server = server(body.as_bytes()).unwrap();
+            assert_eq!((server.local_disk, server.local_disk_gb), wanted, "{body}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const LIVE_MIGRATE: &str = "2.68";
 /// The first in which a cold migration is known by its own type; nothing else is needed.
 pub const COLD_MIGRATE: &str = "2.56";
 
-/// Migrations in pages, with their type (Queens).
+/// Migrations in pages, the newest first, with their type and by when they changed (Queens).
 pub const MIGRATIONS: &str = "2.59";
 
 /// A queued live migration can be aborted, not only a running one (Rocky).

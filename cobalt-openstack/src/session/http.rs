@@ -78,33 +78,37 @@ pub(super) async fn exchange(
         if not_sent { Failed::NotSent(error) } else { Failed::Broken(error) }
     })?;
     let (status, headers) = (response.status(), response.headers().clone());
-    let body = read(response, max_body).await?;
-    if status.is_success() {
-        return Ok((Answer { body }, headers));
-    }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    Err(Failed::Http(HttpError {
-        status,
-        message: decode::message(&body),
-        request_id: text("x-openstack-request-id").or_else(|| text("x-compute-request-id")).map(decode::shortened),
-        retry_after: retry::retry_after(text("retry-after"), text("date")),
-    }))
+    let request_id = text("x-openstack-request-id").or_else(|| text("x-compute-request-id")).map(decode::shortened);
+    let answer = |body| Answer { status, request_id: request_id.clone(), body };
+    let body = match read(response, max_body).await? {
+        Ok(body) => body,
+        Err(detail) => return Err(Failed::Malformed(detail, answer(Bytes::new()).told())),
+    };
+    if status.is_success() {
+        return Ok((answer(body), headers));
+    }
+    let retry_after = retry::retry_after(text("retry-after"), text("date"));
+    Err(Failed::Http(HttpError { status, message: decode::message(&body), request_id, retry_after }))
 }
 
-async fn read(mut response: reqwest::Response, max_body: usize) -> Result<Bytes, Failed> {
-    let too_large = || Failed::Malformed(format!("the body is larger than {max_body} bytes"));
+/// The body, or what is wrong with it.
+async fn read(mut response: reqwest::Response, max_body: usize) -> Result<Result<Bytes, String>, Failed> {
+    let too_large = || Ok(Err(format!("the body is larger than {max_body} bytes")));
     let announced = response.content_length().unwrap_or(0);
-    let announced = usize::try_from(announced).ok().filter(|announced| *announced <= max_body).ok_or_else(too_large)?;
+    let Some(announced) = usize::try_from(announced).ok().filter(|announced| *announced <= max_body) else {
+        return too_large();
+    };
     // A buffer that grows is twice the body, and half of it for a moment once more. Who announces much and sends little
     // costs us addresses, not memory.
     let mut body = BytesMut::with_capacity(announced);
     while let Some(chunk) = response.chunk().await.map_err(|error| Failed::Broken(ConnectionError::new(error)))? {
         if body.len() + chunk.len() > max_body {
-            return Err(too_large());
+            return too_large();
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(body.freeze())
+    Ok(Ok(body.freeze()))
 }
 
 /// For `OS_INSECURE`: whoever answers is believed.

@@ -30,7 +30,9 @@ pub(super) fn verdict(failed: &Failed, method: &Method, attempt: u32, options: &
         Failed::Broken(_) if repeatable => None,
         // Another attempt of a read may find a quicker worker; a write is for the caller to look after.
         Failed::Timeout(_) if *method == Method::GET => None,
-        Failed::Broken(_) | Failed::Timeout(_) | Failed::Malformed(_) => return Verdict::GiveUp,
+        Failed::Broken(_) | Failed::Timeout(_) | Failed::Malformed(..) | Failed::NoEndpoint(_) => {
+            return Verdict::GiveUp;
+        }
     };
     if attempt >= options.attempts {
         return Verdict::GiveUp;
@@ -84,7 +86,7 @@ mod tests {
             (http(409, Some(1)), Method::PUT, Verdict::GiveUp),
             (Failed::Timeout(Duration::ZERO), Method::GET, wait(0.5)),
             (Failed::Timeout(Duration::ZERO), Method::PUT, Verdict::GiveUp),
-            (Failed::Malformed(String::new()), Method::GET, Verdict::GiveUp),
+            (Failed::NoEndpoint(String::new()), Method::GET, Verdict::GiveUp),
         ] {
             assert_eq!(verdict(&failed, &method, 1, &options), wanted, "{failed:?} {method}");
         }

@@ -42,6 +42,41 @@ async fn a_list_is_read_with_all_its_pages_and_only_from_our_endpoint() {
 }
 
 #[tokio::test]
+async fn the_history_of_years_is_not_read_to_know_what_moves() {
+    let (cloud, nova, _) = connected(Options { page_size: 2, ..quick() }).await;
+    let path = "/compute/v2.1/os-migrations";
+    let now = jiff::Timestamp::now();
+    let record = |id: u32, hours: i64, status: &str| {
+        let created = (now - jiff::SignedDuration::from_hours(hours)).strftime("%Y-%m-%dT%H:%M:%S.000000").to_string();
+        json!({"id": id, "instance_uuid": format!("s{id}"), "source_compute": "hv-1", "status": status, "created_at": created})
+    };
+    let page = |records: &[Value], next: &str| {
+        let links = json!([{"rel": "next", "href": format!("http://x/?marker={next}")}]);
+        Reply::json(json!({"migrations": records, "migrations_links": links}).to_string())
+    };
+    let last = |records: &[Value]| Reply::json(json!({"migrations": records}).to_string());
+    cloud.on(
+        "GET",
+        path,
+        [
+            page(&[record(9, 0, "accepted"), record(8, 0, "running")], "8"),
+            // Nothing behind an old one is new.
+            page(&[record(7, 0, "completed"), record(6, 30, "completed")], "6"),
+            last(&[record(8, 0, "completed"), record(3, 50, "running")]),
+            last(&[record(1, 5000, "finished")]),
+        ],
+    );
+    let all = nova.migrations(&HostName::from("hv-1")).await.unwrap();
+    let seen: Vec<_> = all.iter().map(|one| (one.id.as_str(), one.phase.is_over())).collect();
+    let wanted = [("9", false), ("8", true), ("7", true), ("6", true), ("3", false), ("1", false)];
+    assert_eq!(seen, wanted, "each once, as it was told last");
+    let queries: Vec<String> = cloud.requests(path).into_iter().map(|seen| seen.query).collect();
+    assert_eq!(queries[..2], ["host=hv-1&limit=2", "host=hv-1&limit=2&marker=8"]);
+    assert!(queries[2].starts_with("host=hv-1&changes-since=20") && queries[2].ends_with("Z&limit=2"), "{queries:?}");
+    assert_eq!(queries[3..], ["host=hv-1&status=finished&limit=2"]);
+}
+
+#[tokio::test]
 async fn pages_that_go_round_in_a_circle_are_an_error() {
     let (cloud, nova, _) = connected(Options { max_pages: 5, ..quick() }).await;
     let path = "/compute/v2.1/os-migrations";

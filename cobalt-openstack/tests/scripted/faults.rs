@@ -109,6 +109,7 @@ async fn nonsense_is_malformed_with_a_place() {
         let error = nova.aggregates().await.unwrap_err();
         assert_eq!(error.category(), "malformed");
         assert!(error.to_string().contains("line 1"), "{error}");
+        assert!(chain(&error).contains(": 200 (req-"), "which answer that was: {}", chain(&error));
     }
 }
 
@@ -139,6 +140,7 @@ async fn a_microversion_that_the_cloud_lacks_is_unsupported() {
     cloud.on("POST", ACTION, [Reply::error(406, "Version 2.95 is not supported by the API.")]);
     let error = nova.cold_migrate(&InstanceId::from("s1")).await.unwrap_err();
     assert_eq!(error.to_string(), "cold-migrate server s1: not supported by this Nova");
+    assert!(chain(&error).ends_with("406 Version 2.95 is not supported by the API. (req-2)"), "{}", chain(&error));
 }
 
 #[tokio::test]
@@ -155,6 +157,20 @@ async fn no_more_requests_are_on_their_way_than_allowed_and_the_rate_holds() {
     }
     // Two at once, and the other four at fifty milliseconds each.
     assert!(started.elapsed() >= Duration::from_millis(195), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn two_logins_side_by_side_share_the_wish_to_wait() {
+    let cloud = ScriptedCloud::start().await.unwrap();
+    let options = Options { longest_wait: Duration::from_secs(2), call_timeout: Duration::from_secs(1), ..quick() };
+    let first = OpenStack::connect_with(&cloud.cloud(), options, None).await.unwrap();
+    let second = first.beside(&cloud.cloud(), None).unwrap();
+    cloud.on("GET", AGGREGATES, [Reply::status(429).header("retry-after", "2"), nothing()]);
+    // Its wish is longer than our call may take, and counts all the same.
+    first.nova().aggregates().await.unwrap_err();
+    let error = second.nova().aggregates().await.unwrap_err();
+    assert!(chain(&error).contains("the cloud asked for a pause"), "{}", chain(&error));
+    assert_eq!(cloud.requests(AGGREGATES).len(), 1);
 }
 
 #[tokio::test]

@@ -12,6 +12,13 @@ use super::{chain, connected, quick};
 
 const AGGREGATES: &str = "/compute/v2.1/os-aggregates";
 
+/// So much later, as far as our own clock goes.
+async fn forward(by: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(by).await;
+    tokio::time::resume();
+}
+
 fn nothing() -> Reply {
     Reply::json(r#"{"aggregates": []}"#)
 }
@@ -91,6 +98,58 @@ async fn wrong_credentials_are_told_once_with_keystones_words() {
     let text = chain(&error);
     assert!(text.starts_with("cannot log in: log in to Keystone: permission denied: 401 The request"), "{text}");
     assert!(text.contains("(req-1)") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test]
+async fn a_refused_login_is_not_repeated_by_the_next_calls() {
+    let cloud = ScriptedCloud::start().await.unwrap();
+    cloud.fail_logins((0..10).map(|_| Reply::error(401, "Account is locked soon.")));
+    let openstack = OpenStack::lazy(&cloud.cloud(), quick(), None).unwrap();
+    openstack.nova().aggregates().await.unwrap_err();
+    for _ in 0..5 {
+        let error = openstack.nova().aggregates().await.unwrap_err();
+        assert_eq!(error.category(), "denied");
+        assert!(chain(&error).ends_with("s: 401 Account is locked soon. (req-1)"), "{}", chain(&error));
+    }
+    assert_eq!(cloud.requests("/identity/v3/auth/tokens").len(), 1);
+    // Some time later it is tried again.
+    forward(Duration::from_secs(31)).await;
+    openstack.nova().aggregates().await.unwrap_err();
+    assert_eq!(cloud.requests("/identity/v3/auth/tokens").len(), 2);
+}
+
+#[tokio::test]
+async fn a_keystone_that_hangs_costs_nothing_while_the_token_is_good() {
+    let cloud = ScriptedCloud::start().await.unwrap();
+    cloud.on("GET", AGGREGATES, [nothing()]);
+    let limit = Duration::from_millis(600);
+    let openstack =
+        OpenStack::connect_with(&cloud.cloud(), Options { call_timeout: limit, ..quick() }, None).await.unwrap();
+    // Its last tenth begins.
+    forward(Duration::from_secs(3500)).await;
+    cloud.fail_logins((0..10).map(|_| Reply::status(503).after(Duration::from_secs(3600))));
+    for _ in 0..5 {
+        openstack.nova().aggregates().await.unwrap();
+    }
+    let logins = || cloud.requests("/identity/v3/auth/tokens").len();
+    assert_eq!(logins(), 2, "one try, and no other for a while");
+    forward(Duration::from_secs(16)).await;
+    openstack.nova().aggregates().await.unwrap();
+    assert_eq!(logins(), 3);
+    // When it has ended there is no way around Keystone.
+    forward(Duration::from_secs(3600)).await;
+    assert_eq!(openstack.nova().aggregates().await.unwrap_err().category(), "timeout");
+}
+
+#[tokio::test]
+async fn a_token_that_is_good_is_used_while_its_renewal_is_refused() {
+    let (cloud, nova, _) = connected(quick()).await;
+    cloud.on("GET", AGGREGATES, [nothing()]);
+    forward(Duration::from_secs(3500)).await;
+    cloud.fail_logins([Reply::error(401, "no")]);
+    nova.aggregates().await.unwrap();
+    nova.aggregates().await.unwrap();
+    assert_eq!((cloud.requests("/identity/v3/auth/tokens").len(), cloud.logins()), (2, 1));
 }
 
 #[tokio::test]

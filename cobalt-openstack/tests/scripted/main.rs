@@ -6,6 +6,7 @@ mod faults;
 mod login;
 mod test_bed;
 mod tls;
+mod traces;
 
 use std::{sync::Arc, time::Duration};
 

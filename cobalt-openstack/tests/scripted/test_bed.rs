@@ -53,7 +53,10 @@ async fn a_cloud_without_glance_says_so_when_it_is_asked() {
     );
     let bed = OpenStack::connect_with(&cloud.cloud(), quick(), None).await.unwrap().test_bed();
     let error = bed.image_named("cirros").await.unwrap_err();
-    assert!(error.to_string().contains("no public endpoint of image"), "{error}");
+    assert_eq!(error.category(), "configuration");
+    let wanted =
+        "get image named cirros: configured wrongly: the catalog has no public endpoint of image in region RegionOne";
+    assert!(error.to_string().starts_with(wanted), "{error}");
 }
 
 #[tokio::test]

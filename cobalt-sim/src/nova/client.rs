@@ -113,6 +113,8 @@ impl State {
             locked: server.locked,
             memory_mb: server.flavor.memory_mb,
             vcpus: server.flavor.vcpus,
+            // A flavor without a disk is one for servers that boot from a volume.
+            local_disk: server.flavor.disk_gb > 0,
             local_disk_gb: server.flavor.disk_gb,
             volumes: if server.flavor.disk_gb == 0 { vec![format!("volume-{id}")] } else { Vec::new() },
             required_traits: server.flavor.traits.iter().cloned().collect(),

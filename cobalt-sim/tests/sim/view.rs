@@ -140,3 +140,20 @@ async fn hosts_are_found_by_their_whole_names() {
     }
     assert!(seen.service_on(&HostName::from("hv")).is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_the_region_from_being_seen_can_be_told_until_it_is_over() {
+    let region = Region::builder().hosts(1).vms_per_host(1).build();
+    let nova = region.nova();
+    nova.faults().fail_next("services", Failure::Denied);
+    let view = RegionView::new(Arc::new(nova), Arc::new(region.placement()), ViewOptions::default());
+    assert_eq!(view.trouble(), None, "nothing was tried yet");
+    tokio::spawn(view.clone().run());
+    while view.trouble().is_none() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let trouble = view.trouble().unwrap();
+    assert!(trouble.starts_with("list services: permission denied"), "{trouble}");
+    view.relisted(Part::Services).await;
+    assert_eq!(view.trouble(), None);
+}

@@ -120,6 +120,24 @@ fn what_is_missing_to_reach_openstack_is_named_before_anything_is_touched() {
 }
 
 #[test]
+fn a_login_of_the_smoke_test_that_cannot_be_is_refused_with_what_to_do() {
+    let agents = ["--agent-namespaces", "monsoon3", "--kubeconfig", "/nowhere"];
+    let tester = ("SMOKE_TEST_OS_USERNAME", "tester");
+    let credential = ("SMOKE_TEST_OS_APPLICATION_CREDENTIAL_ID", "17");
+    let secret = ("SMOKE_TEST_OS_APPLICATION_CREDENTIAL_SECRET", "hush");
+    for (meant, flags, wanted) in [
+        // The operator's password is not the tester's.
+        (&[tester][..], &[][..], "OS_PASSWORD"),
+        (&[credential, secret], &["--smoke-test-project=smoke"], "leave --smoke-test-project"),
+        (&[secret], &[], "OS_APPLICATION_CREDENTIAL_ID"),
+    ] {
+        let said = run_with(&[&OPENSTACK[..], meant].concat(), &[&agents[..], flags].concat());
+        said.refused(1, &["error: ", wanted]);
+        assert!(!said.err.contains("hush") && !said.err.contains("/nowhere"), "{said:?}");
+    }
+}
+
+#[test]
 fn no_namespace_of_agents_is_refused_as_it_always_was() {
     for none in [&[][..], &["--agent-namespaces="], &["--agent-namespaces", " , "]] {
         run_with(&OPENSTACK, none).refused(1, &["error: ", "--agent-namespaces"]);

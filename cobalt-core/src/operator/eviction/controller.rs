@@ -29,7 +29,7 @@ use crate::{
         labels, reasons,
     },
     ids::HostName,
-    operator::{Action, AgentSeen, Cloud, Hand, Outcome, Progress, controller::FIELD_MANAGER, lives::Lives},
+    operator::{Action, AgentSeen, Cloud, Hand, Outcome, Progress, acting, controller::FIELD_MANAGER, lives::Lives},
     publish::{self, newer},
     runtime::{
         apply::{Applied, Applier, ApplyError, Target},
@@ -209,7 +209,7 @@ impl Context {
             if !drains.hand.may_act() {
                 return Ok(Next::After(NOT_NOW));
             }
-            let answer = act.run().await;
+            let answer = acting::perform(&act).await;
             match &answer {
                 Ok(Progress::Done) => tracing::info!(eviction = name, action = act.describe(), "done"),
                 Ok(Progress::Underway(_)) => {}

@@ -48,9 +48,12 @@ pub(crate) fn of(server: &Server, block: BlockMigration) -> Movability {
         None => {}
     }
     match &server.status {
-        ServerStatus::Active | ServerStatus::Paused if server.local_disk_gb > 0 && block == BlockMigration::No => {
-            let disk = server.local_disk_gb;
-            Movability::Not(format!("it has {disk} GB of local disk, and block migration is off"))
+        ServerStatus::Active | ServerStatus::Paused if server.local_disk && block == BlockMigration::No => {
+            let disk = match server.local_disk_gb {
+                0 => "a local disk".to_owned(),
+                size => format!("{size} GB of local disk"),
+            };
+            Movability::Not(format!("it has {disk}, and block migration is off"))
         }
         ServerStatus::Active | ServerStatus::Paused => Movability::Ready(MoveKind::Live),
         ServerStatus::ShutOff => Movability::Ready(MoveKind::Cold),

@@ -121,7 +121,7 @@ pub struct PlannedMove {
     pub data_at_risk: bool,
     /// Its memory.
     pub memory_mb: u64,
-    /// Its local disk.
+    /// Its local disk, as far as its flavor names a size; the risks tell whether there is one.
     pub local_disk_gb: u64,
     /// How long its move takes, by estimate.
     pub seconds: u64,
@@ -312,7 +312,7 @@ impl Seen<'_> {
             planned.why_not = Some("the host's compute service is down: nothing can be moved, only evacuated".into());
             return planned;
         }
-        if server.local_disk_gb > 0 {
+        if server.local_disk {
             planned.risks.push(match planned.how {
                 MoveKind::Cold => Risk::LocalDiskMovesCold,
                 _ => Risk::CopiesLocalDisk,

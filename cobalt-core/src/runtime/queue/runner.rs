@@ -3,6 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::{task::JoinSet, time::Instant};
+use tracing::{Instrument, field::Empty};
 
 use super::{Key, Outcome, Queue};
 use crate::runtime::{
@@ -54,8 +55,10 @@ where
     E: Categorized + Send + 'static,
 {
     let began = Instant::now();
+    let words = format!("{key:?}");
+    let span = tracing::info_span!("reconcile", queue = queue.name(), key = words.trim_matches('"'), outcome = Empty);
     // A task of its own, so that a panic is one key's failure and not the queue's.
-    let work = AbortOnDrop(tokio::spawn(reconcile(key.clone())));
+    let work = AbortOnDrop(tokio::spawn(reconcile(key.clone()).instrument(span.clone())));
     let result = work.join().await;
     let (outcome, category) = match &result {
         Ok(Ok(Next::Wait)) => (Outcome::Done, None),
@@ -63,6 +66,8 @@ where
         Ok(Err(error)) => (Outcome::Failed, Some(error.category())),
         Err(_) => (Outcome::Failed, Some("panic")),
     };
+    span.record("outcome", category.unwrap_or("ok"));
+    drop(span);
     let pause = queue.done(&key, outcome);
     queue.metrics.reconcile(queue.name(), began.elapsed(), category);
     let (queue, retry_in) = (queue.name(), pause.unwrap_or_default());

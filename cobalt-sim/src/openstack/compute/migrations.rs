@@ -5,6 +5,7 @@ use cobalt_core::{
     nova::{Migration, MigrationKind, MigrationPhase, NovaClient},
 };
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -58,6 +59,12 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer, Refusal> {
         let shown: Vec<Value> = found.iter().map(|one| show(call, one)).collect();
         return Ok(Answer::ok(&json!({"migrations": shown})));
     }
+    if let Some(since) = query.get("changes-since") {
+        let since: Timestamp =
+            since.parse().map_err(|_| Refusal::bad(format!("Invalid input for field changes-since: {since}")))?;
+        // As in Nova's database: what never changed did not change since.
+        found.retain(|one| one.updated_at.is_some_and(|at| at >= since && one.created_at != Some(at)));
+    }
     let page = Page::asked(call)?;
     let (found, next) = page.cut(found, uuid)?;
     let shown: Vec<Value> = found.iter().map(|one| show(call, one)).collect();
@@ -71,7 +78,8 @@ fn show(call: &Call<'_>, one: &Migration) -> Value {
         "dest_compute": one.destination.as_ref().map(HostName::as_str),
         "dest_node": one.destination.as_ref().map(HostName::as_str), "dest_host": null,
         "old_instance_type_id": 1, "new_instance_type_id": 1,
-        "created_at": one.created_at.map(time), "updated_at": one.updated_at.map(time),
+        "created_at": one.created_at.map(time),
+        "updated_at": one.updated_at.filter(|at| one.created_at != Some(*at)).map(time),
     });
     if call.at_least(23) {
         shown["migration_type"] = kind(&one.kind).into();

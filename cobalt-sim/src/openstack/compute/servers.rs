@@ -113,7 +113,7 @@ fn show(call: &Call<'_>, server: &Server) -> Value {
         (flavor, state.nova.images.first().map(|image| image.id.to_string()))
     });
     let image = match image {
-        Some(id) if server.local_disk_gb > 0 => json!({"id": id, "links": links(call, &format!("/images/{id}"))}),
+        Some(id) if server.local_disk => json!({"id": id, "links": links(call, &format!("/images/{id}"))}),
         // Nova's way to say that it boots from a volume.
         _ => json!(""),
     };

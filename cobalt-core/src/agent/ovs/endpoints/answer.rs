@@ -68,7 +68,7 @@ impl From<Error> for Failure {
             Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "Conflict", message),
             Error::Timeout { .. } => Self::timeout(message),
             Error::Unavailable { .. } => Self::unavailable(message),
-            Error::Denied { .. } | Error::Malformed { .. } => {
+            Error::Denied { .. } | Error::Malformed { .. } | Error::Configuration { .. } => {
                 Self::new(StatusCode::BAD_GATEWAY, "SwitchError", message)
             }
         }

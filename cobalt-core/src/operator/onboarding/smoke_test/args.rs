@@ -5,9 +5,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use clap::Args;
 
 use super::{BootFrom, SmokeTestSettings};
-use crate::runtime::args::duration;
+use crate::runtime::{args::duration, program::ProgramError};
 
 const HEADING: &str = "Smoke test";
+/// Where the earlier programs tested.
+const PROJECT: &str = "test";
+const DOMAIN: &str = "cc3test";
 
 /// How hosts are tested, and where, as arguments.
 #[derive(Args, Clone, Debug)]
@@ -102,47 +105,83 @@ impl SmokeTestArgs {
 
     /// The second login, made from the variables of the program: the operator's own, with those meant for the test on
     /// top, in the project of the test.
-    pub fn login(&self, variables: impl IntoIterator<Item = (String, String)>) -> SmokeTestLogin {
+    pub fn login(&self, variables: impl IntoIterator<Item = (String, String)>) -> Result<SmokeTestLogin, ProgramError> {
         const MEANT: &str = "SMOKE_TEST_";
-        let (mut login, mut meant) = (BTreeMap::new(), BTreeMap::new());
+        let (mut own, mut meant) = (BTreeMap::new(), BTreeMap::new());
         for (name, value) in variables {
             match name.strip_prefix(MEANT) {
                 Some(name) if name.starts_with("OS_") && !value.is_empty() => {
                     drop(meant.insert(name.to_owned(), value));
                 }
                 Some(_) => {}
-                None => drop(login.insert(name, value)),
+                None => drop(own.insert(name, value)),
             }
         }
         if let Some(cloud) = &self.smoke_test_cloud {
             meant.insert("OS_CLOUD".into(), cloud.clone());
         }
-        let names = |name: &str| meant.contains_key(name);
-        if names("OS_CLOUD") {
-            // The variables of another login would fill in what the entry leaves out.
-            login.retain(|name, _| !name.starts_with("OS_") || name == "OS_CLIENT_CONFIG_FILE");
+        let project = self.place(&mut meant)?;
+        Ok(SmokeTestLogin { own, meant, project })
+    }
+
+    /// Puts the project of the test among what is meant, or answers the one to take if the login may choose.
+    fn place(&self, meant: &mut BTreeMap<String, String>) -> Result<Option<(String, String)>, ProgramError> {
+        const OTHER_SCOPES: [&str; 5] =
+            ["OS_PROJECT_ID", "OS_TENANT_ID", "OS_DOMAIN_ID", "OS_DOMAIN_NAME", "OS_SYSTEM_SCOPE"];
+        const CREDENTIALS: [&str; 2] = ["OS_APPLICATION_CREDENTIAL_ID", "OS_APPLICATION_CREDENTIAL_NAME"];
+        const DOMAINS: [&str; 2] = ["OS_PROJECT_DOMAIN_ID", "OS_PROJECT_DOMAIN_NAME"];
+        let any = |meant: &BTreeMap<String, String>, names: &[&str]| names.iter().any(|name| meant.contains_key(*name));
+        let (project, domain) = (&self.smoke_test_project, &self.smoke_test_project_domain);
+        if any(meant, &CREDENTIALS) {
+            if project.is_none() && domain.is_none() {
+                return Ok(None);
+            }
+            let text = "the application credential of the smoke test is bound to its project: leave --smoke-test-project \
+                        and --smoke-test-project-domain out, or give SMOKE_TEST_OS_USERNAME and \
+                        SMOKE_TEST_OS_PASSWORD instead of the credential";
+            return Err(ProgramError::Arguments(text.into()));
         }
-        // What these name, or an application credential is bound to, is a project already.
-        let bound = ["OS_CLOUD", "OS_PROJECT_NAME", "OS_PROJECT_ID", "OS_APPLICATION_CREDENTIAL_ID"];
-        let bound = bound.iter().any(|name| names(name)) || login.contains_key("OS_APPLICATION_CREDENTIAL_ID");
-        let project = self.smoke_test_project.clone().or_else(|| (!bound).then(|| "test".to_owned()));
-        let domain = self.smoke_test_project_domain.clone().or_else(|| meant.get("OS_PROJECT_DOMAIN_NAME").cloned());
-        let domain = domain.unwrap_or_else(|| "cc3test".to_owned());
-        if names("OS_PROJECT_NAME") || names("OS_PROJECT_ID") {
-            // An id, or the domain of another project, would win over what is meant.
-            login.retain(|name, _| !name.starts_with("OS_PROJECT_") && !name.starts_with("OS_TENANT_"));
+        if let Some(project) = project {
+            meant.retain(|name, _| !OTHER_SCOPES.contains(&name.as_str()) && name != "OS_TENANT_NAME");
+            meant.insert("OS_PROJECT_NAME".into(), project.clone());
         }
-        login.extend(meant);
-        SmokeTestLogin { variables: login, project: project.map(|name| (name, domain)) }
+        let named = any(meant, &["OS_PROJECT_NAME", "OS_TENANT_NAME"]);
+        let cloud = meant.contains_key("OS_CLOUD");
+        if any(meant, &OTHER_SCOPES) || cloud && !named {
+            if domain.is_none() {
+                return Ok(None);
+            }
+            let text = "--smoke-test-project-domain goes with --smoke-test-project, and the project is given in another \
+                        way: leave the domain out, or name the project";
+            return Err(ProgramError::Arguments(text.into()));
+        }
+        if let Some(domain) = domain {
+            meant.retain(|name, _| !DOMAINS.contains(&name.as_str()));
+            meant.insert("OS_PROJECT_DOMAIN_NAME".into(), domain.clone());
+        }
+        let domained = any(meant, &DOMAINS);
+        if !named && !domained {
+            return Ok(Some((PROJECT.to_owned(), DOMAIN.to_owned())));
+        }
+        if !named {
+            meant.insert("OS_PROJECT_NAME".into(), PROJECT.to_owned());
+        }
+        if !domained && !cloud {
+            meant.insert("OS_PROJECT_DOMAIN_NAME".into(), DOMAIN.to_owned());
+        }
+        Ok(None)
     }
 }
 
 /// The login of the smoke test.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SmokeTestLogin {
-    /// Variables as a login reads them from the environment.
-    pub variables: BTreeMap<String, String>,
-    /// The project to work in whatever the variables say, and the name of its domain.
+    /// The operator's own variables.
+    pub own: BTreeMap<String, String>,
+    /// Those that win over them, and over an entry of clouds.yaml: what was meant for the test, by the names a login has
+    /// in the environment.
+    pub meant: BTreeMap<String, String>,
+    /// The project to work in and the name of its domain, unless the login is bound to a project of its own.
     pub project: Option<(String, String)>,
 }
 
@@ -178,43 +217,66 @@ mod tests {
         ("OS_PROJECT_DOMAIN_NAME", "Default"),
     ];
 
-    fn login(line: &[&str], more: &[(&str, &str)]) -> SmokeTestLogin {
+    fn login(line: &[&str], more: &[(&str, &str)]) -> Result<SmokeTestLogin, ProgramError> {
         let all = OWN.iter().chain(more);
         args(line).login(all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
-    }
-
-    fn project(name: &str, domain: &str) -> (String, String) {
-        (name.to_owned(), domain.to_owned())
     }
 
     #[test]
     fn without_arguments_a_test_is_the_one_of_the_earlier_programs() {
         assert_eq!(args(&[]).settings(), SmokeTestSettings::default());
-        let login = login(&[], &[]);
-        assert_eq!(login.project, Some(project("test", "cc3test")));
-        assert_eq!(login.variables["OS_USERNAME"], "operator");
+        let login = login(&[], &[]).unwrap();
+        assert_eq!(login.project, Some(("test".into(), "cc3test".into())));
+        assert_eq!(login.own["OS_USERNAME"], "operator");
+        assert!(login.meant.is_empty());
         assert!(!format!("{login:?}").contains("hush"));
     }
 
     #[test]
-    fn a_test_may_have_another_project_another_user_or_another_cloud() {
-        let other = login(&["--smoke-test-project=smoke", "--smoke-test-project-domain=Default"], &[]);
-        assert_eq!(other.project, Some(project("smoke", "Default")));
+    fn what_is_meant_for_the_test_is_told_apart_and_names_its_project() {
+        let name = ("OS_PROJECT_NAME", "smoke");
+        let standard = ("OS_PROJECT_DOMAIN_NAME", "cc3test");
+        let given = ("OS_PROJECT_DOMAIN_NAME", "Default");
+        let flag = "--smoke-test-project=smoke";
+        for (line, variables, wanted) in [
+            (&[flag][..], &[][..], &[name, standard][..]),
+            (&[flag, "--smoke-test-project-domain=Default"], &[], &[name, given]),
+            (&["--smoke-test-project-domain=Default"], &[], &[("OS_PROJECT_NAME", "test"), given]),
+            (&[], &[("SMOKE_TEST_OS_PROJECT_NAME", "smoke")], &[name, standard]),
+            (&[], &[("SMOKE_TEST_OS_PROJECT_ID", "4711")], &[("OS_PROJECT_ID", "4711")]),
+            (&[flag], &[("SMOKE_TEST_OS_PROJECT_ID", "4711")], &[name, standard]),
+            (&[flag], &[("SMOKE_TEST_OS_PROJECT_DOMAIN_NAME", "Default")], &[name, given]),
+            // The domain that the entry names stays.
+            (&[flag, "--smoke-test-cloud=smoke"], &[], &[("OS_CLOUD", "smoke"), name]),
+            (&["--smoke-test-cloud=smoke"], &[], &[("OS_CLOUD", "smoke")]),
+            (&[], &[("SMOKE_TEST_OS_APPLICATION_CREDENTIAL_ID", "17")], &[("OS_APPLICATION_CREDENTIAL_ID", "17")]),
+        ] {
+            let login = login(line, variables).unwrap();
+            let mut wanted: Vec<_> = wanted.to_vec();
+            wanted.sort_unstable();
+            let meant: Vec<_> = login.meant.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            assert_eq!(meant, wanted, "{line:?} {variables:?}");
+            assert_eq!(login.project, None, "{line:?} {variables:?}");
+            assert!(!login.own.keys().any(|name| name.starts_with("SMOKE_TEST_")));
+        }
+        // Another user, or an entry of their own: the operator's project is not meant.
+        for more in [("SMOKE_TEST_OS_USERNAME", "tester"), ("OS_CLOUD", "own"), ("OS_APPLICATION_CREDENTIAL_ID", "17")]
+        {
+            assert_eq!(login(&[], &[more]).unwrap().project, Some(("test".into(), "cc3test".into())), "{more:?}");
+        }
+    }
 
-        let meant = [("SMOKE_TEST_OS_PROJECT_ID", "4711"), ("SMOKE_TEST_OS_USERNAME", "tester")];
-        let other = login(&[], &meant);
-        assert_eq!(other.project, None);
-        assert_eq!((&*other.variables["OS_PROJECT_ID"], &*other.variables["OS_USERNAME"]), ("4711", "tester"));
-        assert!(!other.variables.contains_key("OS_PROJECT_NAME"), "the operator's project is not meant");
-        assert!(!other.variables.keys().any(|name| name.starts_with("SMOKE_TEST_")));
-
-        let file = [("OS_CLIENT_CONFIG_FILE", "/etc/clouds.yaml"), ("OS_CLOUD", "own"), ("HOME", "/root")];
-        let other = login(&["--smoke-test-cloud=smoke"], &file);
-        let kept: Vec<&str> = other.variables.keys().map(String::as_str).collect();
-        assert_eq!(kept, ["HOME", "OS_CLIENT_CONFIG_FILE", "OS_CLOUD"]);
-        assert_eq!((&*other.variables["OS_CLOUD"], other.project), ("smoke", None));
-        // The operator's own entry names a project; the test is not run there.
-        assert_eq!(login(&[], &file).project, Some(project("test", "cc3test")));
-        assert_eq!(login(&[], &[("OS_APPLICATION_CREDENTIAL_ID", "17")]).project, None);
+    #[test]
+    fn a_flag_that_cannot_apply_is_refused_with_what_to_do() {
+        let credential = ("SMOKE_TEST_OS_APPLICATION_CREDENTIAL_NAME", "bot");
+        for (line, variables, wanted) in [
+            (&["--smoke-test-project=smoke"][..], &[credential][..], "leave --smoke-test-project"),
+            (&["--smoke-test-project-domain=d"], &[credential], "SMOKE_TEST_OS_USERNAME"),
+            (&["--smoke-test-project-domain=d"], &[("SMOKE_TEST_OS_PROJECT_ID", "17")], "name the project"),
+            (&["--smoke-test-project-domain=d", "--smoke-test-cloud=smoke"], &[], "name the project"),
+        ] {
+            let error = login(line, variables).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
     }
 }
