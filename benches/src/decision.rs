@@ -115,6 +115,7 @@ impl Drain {
             stands_back_for: None,
             elsewhere: InFlight::default(),
             empty_since: None,
+            stopping: BTreeMap::new(),
             outcomes: BTreeMap::new(),
         };
         Ok(Self { seen, settings, now: MADE_AT })

@@ -293,7 +293,8 @@ impl NovaClient for Nova {
     }
 
     async fn cold_migrate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>) -> Result<()> {
-        let operation = format!("cold-migrate server {id} to {}", target.map_or("any host", HostName::as_str));
+        let operation =
+            format!("cold-migrate server {id}{}", target.map(|host| format!(" to {host}")).unwrap_or_default());
         let body = match target {
             Some(host) => json!({"migrate": {"host": host.as_str()}}),
             None => json!({"migrate": null}),

@@ -387,7 +387,7 @@ impl NovaClient for SimNova {
     }
 
     async fn cold_migrate<'a>(&self, id: &InstanceId, to: Option<&'a HostName>) -> Result<()> {
-        let what = format!("cold-migrate server {id} to {}", to.map_or("any host", HostName::as_str));
+        let what = format!("cold-migrate server {id}{}", to.map(|host| format!(" to {host}")).unwrap_or_default());
         self.call("cold_migrate", what, |state, operation| {
             let id = server_id(state, operation, id)?;
             let to = target(state, operation, to)?;

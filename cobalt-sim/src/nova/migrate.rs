@@ -211,7 +211,7 @@ impl State {
             (_, MigrationPhase::Preparing) => self.prepared(number),
             (_, MigrationPhase::Running) => self.copied(number),
             (MigrationKind::Live, MigrationPhase::Finishing) | (_, MigrationPhase::Confirming) => {
-                self.finish_move(number)
+                self.finish_move(number);
             }
             _ => {}
         }

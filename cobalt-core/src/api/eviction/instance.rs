@@ -151,8 +151,7 @@ pub struct EvictedInstance {
     #[serde(deserialize_with = "tolerant::or_default")]
     pub name: String,
 
-    /// Where it is on its way: Pending, Waiting, Queued, Migrating, Aborting, Overdue, Confirming, Failed, Blocked, Moved,
-    /// Gone.
+    /// Where it is: Pending, Waiting, Queued, Migrating, Aborting, Overdue, Confirming, Failed, Blocked, Moved, Gone.
     #[serde(deserialize_with = "tolerant::or_default")]
     pub state: InstanceState,
 

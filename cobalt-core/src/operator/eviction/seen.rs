@@ -210,11 +210,17 @@ impl HostState {
     pub(super) fn incoming<'a>(&'a self, host: &'a HostName, now: Timestamp) -> impl Iterator<Item = &'a Migration> {
         let to_here = move |one: &&Migration| one.destination.as_ref() == Some(host) && one.source != *host;
         let open = self.migrations.iter().filter(to_here).filter(move |one| is_open(one, now));
-        open.filter(move |one| match self.server(&one.server) {
-            Some(Some(server)) => is_borne_out(one, server, now),
-            Some(None) => false,
-            None => true,
-        })
+        open.filter(move |one| self.bears_out(one, now))
+    }
+
+    /// Whether the server of an open record, on the host or not, says that it moves. One that was not asked for may.
+    fn bears_out(&self, migration: &Migration, now: Timestamp) -> bool {
+        let here = self.servers.iter().find(|server| server.id == migration.server);
+        match (here, self.left.get(&migration.server)) {
+            (Some(server), _) | (None, Some(Some(server))) => is_borne_out(migration, server, now),
+            (None, Some(None)) => false,
+            (None, None) => true,
+        }
     }
 
     /// The newest migration of a server away from the host, if it is not over.
@@ -235,12 +241,6 @@ impl HostState {
     /// The migration of a server, from here or to here, that has moved it and wants or has got a yes.
     pub(super) fn moved(&self, server: &InstanceId) -> Option<&Migration> {
         self.migrations.iter().find(|one| one.server == *server && has_moved(one))
-    }
-
-    /// A server, on the host or not; nothing if it was not asked for, and nothing inside if it does not exist.
-    fn server(&self, id: &InstanceId) -> Option<Option<&Server>> {
-        let here = self.servers.iter().find(|server| server.id == *id);
-        here.map(Some).or_else(|| self.left.get(id).map(Option::as_ref))
     }
 }
 
