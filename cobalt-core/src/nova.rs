@@ -23,8 +23,8 @@ pub use placement::{
 };
 pub use test_bed::TestBed;
 pub use types::{
-    AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, NewServer,
-    NewVolume, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState, TaskState,
+    AfterEvacuation, Aggregate, BlockMigration, ComputeService, GroupPolicy, Migration, MigrationKind, MigrationPhase,
+    NewServer, NewVolume, NovaHypervisor, Server, ServerGroup, ServerName, ServerStatus, ServiceState, TaskState,
 };
 
 #[cfg(feature = "testing")]
@@ -109,11 +109,12 @@ pub trait NovaClient: Send + Sync {
         block_migration: BlockMigration,
     ) -> Result<()>;
 
-    /// Moves a server that may be shut off; it ends in [`ServerStatus::VerifyResize`] and wants
-    /// [`NovaClient::confirm_migration`].
-    async fn cold_migrate(&self, id: &InstanceId) -> Result<()>;
+    /// Moves a server that may be shut off, to a host of the scheduler's choice or to this one; it ends in
+    /// [`ServerStatus::VerifyResize`] and wants [`NovaClient::confirm_migration`].
+    async fn cold_migrate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>) -> Result<()>;
 
-    /// Confirms a cold migration.
+    /// Confirms a cold migration. That takes its time: until it is over the migration is
+    /// [`Confirming`](MigrationPhase::Confirming), the server looks as before, and a second yes is refused.
     async fn confirm_migration(&self, id: &InstanceId) -> Result<()>;
 
     /// Rebuilds a server of a dead host elsewhere. [`Error::Refused`](crate::Error::Refused) while the host's
@@ -136,6 +137,10 @@ pub trait NovaClient: Send + Sync {
 
     /// Pauses the guest so that its live migration can end.
     async fn force_complete_migration(&self, server: &InstanceId, migration: &MigrationId) -> Result<()>;
+
+    /// All server groups of all projects, ordered by id, with their members that exist. Whoever is no administrator sees
+    /// those of their own project only.
+    async fn server_groups(&self) -> Result<Vec<ServerGroup>>;
 
     /// All aggregates, ordered by name.
     async fn aggregates(&self) -> Result<Vec<Aggregate>>;

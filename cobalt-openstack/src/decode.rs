@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 pub use body::message;
 pub(crate) use body::{next_page, shortened};
-pub use compute::{aggregates, hypervisor, hypervisors, migrations, server, servers, services};
+pub use compute::{aggregates, hypervisor, hypervisors, migrations, server, server_groups, servers, services};
 pub(crate) use compute::{console, created};
 pub(crate) use resources::{Consumer, consumer};
 pub use resources::{allocations, candidates, inventories, provider, providers, traits, usages};

@@ -11,7 +11,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, NewServer, NovaClient, NovaHypervisor,
-        Server, ServerName, ServerStatus,
+        Server, ServerGroup, ServerName, ServerStatus,
     },
 };
 use http::Method;
@@ -271,9 +271,14 @@ impl NovaClient for Nova {
         self.session.send(&call).await.map(drop)
     }
 
-    async fn cold_migrate(&self, id: &InstanceId) -> Result<()> {
-        let operation = format!("cold-migrate server {id}");
-        let call = actions::call("cold_migrate", operation, id, json!({"migrate": null}), microversion::COLD_MIGRATE);
+    async fn cold_migrate<'a>(&self, id: &InstanceId, target: Option<&'a HostName>) -> Result<()> {
+        let operation =
+            format!("cold-migrate server {id}{}", target.map(|host| format!(" to {host}")).unwrap_or_default());
+        let body = match target {
+            Some(host) => json!({"migrate": {"host": host.as_str()}}),
+            None => json!({"migrate": null}),
+        };
+        let call = actions::call("cold_migrate", operation, id, body, microversion::COLD_MIGRATE);
         self.session.send(&call).await.map(drop)
     }
 
@@ -336,6 +341,34 @@ impl NovaClient for Nova {
         let mut call = Self::call(name, operation, Method::POST, path, microversion::ABORT_MIGRATION);
         call.body = Some(json!({"force_complete": null}));
         actions::a_state_is_a_conflict(self.session.send(&call).await).map(drop)
+    }
+
+    async fn server_groups(&self) -> Result<Vec<ServerGroup>> {
+        let operation = "list server groups".to_owned();
+        let mut call = Self::get("server_groups", operation, "/os-server-groups".into(), microversion::SERVER_GROUPS);
+        let options = self.session.options();
+        let deadline = Instant::now() + options.call_timeout;
+        call.query.push(("all_projects", "true".into()));
+        call.query.push(("limit", options.page_size.to_string()));
+        let fixed = call.query.len();
+        let mut all: Vec<ServerGroup> = Vec::new();
+        // This list has neither markers nor links, and Nova may have a lower limit than we ask for: what comes after all
+        // that were seen is asked for until there is nothing.
+        for _ in 0..options.max_pages {
+            call.query.truncate(fixed);
+            call.query.push(("offset", all.len().to_string()));
+            let answer = self.session.send_before(&call, deadline).await?;
+            let page = decode::server_groups(&answer.body);
+            let page = page.map_err(|detail| Seam::malformed(call.operation.clone(), detail))?;
+            if page.is_empty() {
+                // A group that is deleted between two pages shifts those behind it, and one that is made may repeat one.
+                all.sort_by(|a, b| a.id.cmp(&b.id));
+                all.dedup_by(|a, b| a.id == b.id);
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+        Err(Seam::malformed(call.operation, format!("there are more than {} pages", options.max_pages)))
     }
 
     async fn aggregates(&self) -> Result<Vec<Aggregate>> {

@@ -31,6 +31,10 @@ const CONSUMER_TYPES: &str = "1.38";
 /// older version leaves it as it is.
 const NO_TYPE: &str = "unknown";
 
+/// How many candidates are asked for: as many as Nova's own scheduler asks for unless told otherwise
+/// (`max_placement_results`). Each comes with all it has, and without a limit a large region's answer is many megabytes.
+const CANDIDATES: &str = "1000";
+
 /// How often a write is decided anew after somebody else was faster.
 const ATTEMPTS: u32 = 5;
 
@@ -171,6 +175,7 @@ impl PlacementClient for Placement {
         let listed = |items: Vec<String>| items.join(",");
         let amounts = resources.iter().map(|(class, amount)| format!("{class}:{amount}")).collect();
         call.query.push(("resources", listed(amounts)));
+        call.query.push(("limit", CANDIDATES.to_owned()));
         if !traits.is_empty() {
             call.query.push(("required", listed(traits.iter().cloned().collect())));
         }

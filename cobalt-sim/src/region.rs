@@ -135,7 +135,7 @@ impl RegionBuilder {
 
     /// Makes the world and starts its clock. Needs a Tokio runtime with time.
     pub fn build(self) -> Region {
-        let world = World::new(self.seed, self.start, self.timing, self.event_capacity);
+        let world = World::new(self.seed, self.start, &self.timing, self.event_capacity);
         let width = self.hosts.saturating_sub(1).to_string().len().max(3);
         let names = if self.names.is_empty() {
             (0..self.hosts).map(|n| HostName::new(format!("hv-{n:0width$}"))).collect()

@@ -1,6 +1,6 @@
 //! The contract of [`NovaClient`].
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -8,7 +8,9 @@ use super::{Provoked, Report, Stop, Suite, ascending, ensure, eventually, nova_m
 use crate::{
     Error,
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
-    nova::{BlockMigration, ComputeService, NewServer, NovaClient, ServerName, ServerStatus, ServiceState},
+    nova::{
+        BlockMigration, ComputeService, GroupPolicy, NewServer, NovaClient, ServerName, ServerStatus, ServiceState,
+    },
 };
 
 /// An id that no server, service or migration has.
@@ -67,6 +69,11 @@ pub trait NovaFixture: Send + Sync {
         Stop::cannot("revive a host")
     }
 
+    /// Puts two running servers on hosts of the scheduler's choice, in a group that keeps them apart.
+    async fn add_apart(&mut self) -> Provoked<[InstanceId; 2]> {
+        Stop::cannot("add a server group")
+    }
+
     /// Makes an aggregate, which makes an availability zone if one is named.
     async fn add_aggregate(&mut self, _name: &str, _zone: Option<&str>) -> Provoked<AggregateId> {
         Stop::cannot("add an aggregate")
@@ -109,6 +116,7 @@ pub async fn run(fixture: &mut dyn NovaFixture) -> Report {
     suite.check("aggregate", "a host is added once and removed once", aggregate(fixture)).await;
     suite.check("aggregate-zone", "a host with servers does not change its zone", aggregate_zone(fixture)).await;
     suite.check("aggregate-unknown", "an unknown aggregate or host is not found", aggregate_unknown(fixture)).await;
+    suite.check("server-group", "a server group has its policy and those members that exist", group(fixture)).await;
     nova_moves::run(&mut suite, fixture).await;
     suite.0
 }
@@ -280,6 +288,25 @@ async fn servers_exact(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     Ok(())
 }
 
+async fn group(fixture: &mut dyn NovaFixture) -> Provoked<()> {
+    let (nova, [one, other]) = (fixture.nova(), fixture.add_apart().await?);
+    let found = || async {
+        let all = nova.server_groups().await?;
+        ascending("groups by id", &all.iter().map(|group| &group.id).collect::<Vec<_>>())?;
+        Ok::<_, Stop>(all.into_iter().find(|group| group.members.contains(&one)))
+    };
+    let Some(group) = found().await? else { return Stop::cannot("see the group: perhaps it is another project's") };
+    same("policy", &group.policy, &GroupPolicy::AntiAffinity { per_host: 1 })?;
+    same("members", group.members.iter().collect::<BTreeSet<_>>(), [&one, &other].into())?;
+    ensure(nova.server(&one).await?.host != nova.server(&other).await?.host, || "they are together".into())?;
+    remove(&*nova, &other).await?;
+    eventually("the group to have one member", || async {
+        Ok(found().await?.is_some_and(|group| group.members == [one.clone()]))
+    })
+    .await?;
+    remove(&*nova, &one).await
+}
+
 async fn server_unknown(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     let (nova, nobody) = (fixture.nova(), InstanceId::from(NOBODY));
     let migration = MigrationId::from("1");
@@ -287,7 +314,7 @@ async fn server_unknown(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     rejects("delete_server", "not_found", nova.delete_server(&nobody).await)?;
     rejects("console_output", "not_found", nova.console_output(&nobody, 10).await)?;
     rejects("live_migrate", "not_found", nova.live_migrate(&nobody, None, BlockMigration::Auto).await)?;
-    rejects("cold_migrate", "not_found", nova.cold_migrate(&nobody).await)?;
+    rejects("cold_migrate", "not_found", nova.cold_migrate(&nobody, None).await)?;
     rejects("confirm_migration", "not_found", nova.confirm_migration(&nobody).await)?;
     rejects("reset_state", "not_found", nova.reset_state(&nobody, ServerStatus::Error).await)?;
     rejects("abort_migration", "not_found", nova.abort_migration(&nobody, &migration).await)

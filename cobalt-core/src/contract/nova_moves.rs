@@ -28,6 +28,7 @@ pub(super) async fn run(suite: &mut Suite, fixture: &mut dyn NovaFixture) {
     suite
         .check("migrations", "migrations of a host are listed newest first, by its whole name", migrations(fixture))
         .await;
+    suite.check("cold-target", "a cold migration goes to the host it is told to", cold_target(fixture)).await;
     suite.check("cold", "a cold-migrated server waits for a yes, and is then shut off elsewhere", cold(fixture)).await;
     suite.check("evacuate-up", "nothing is evacuated from a host whose service is up", evacuate_up(fixture)).await;
     suite
@@ -107,7 +108,7 @@ async fn twice(nova: &Cloud, id: &InstanceId) -> Provoked<()> {
     nova.live_migrate(id, None, BlockMigration::Auto).await?;
     same("status", nova.server(id).await?.status, ServerStatus::Migrating)?;
     rejects("a second request", "conflict", nova.live_migrate(id, None, BlockMigration::Auto).await)?;
-    rejects("a cold one", "conflict", nova.cold_migrate(id).await)
+    rejects("a cold one", "conflict", nova.cold_migrate(id, None).await)
 }
 
 async fn live_abort(fixture: &mut dyn NovaFixture) -> Provoked<()> {
@@ -224,10 +225,26 @@ async fn cold(fixture: &mut dyn NovaFixture) -> Provoked<()> {
     fixture.stop_server(&id).await?;
     let off = || async { Ok(nova.server(&id).await?.status == ServerStatus::ShutOff) };
     eventually("the server to be shut off", off).await?;
-    nova.cold_migrate(&id).await?;
+    nova.cold_migrate(&id, None).await?;
     let server = settled(&nova, &id, "the end of the migration").await?;
     same("status", server.status, ServerStatus::VerifyResize)?;
     ensure(server.host.as_ref() != Some(&source), || "it is where it was".into())?;
+    nova.confirm_migration(&id).await?;
+    eventually("the server to be shut off", off).await?;
+    remove(&*nova, &id).await
+}
+
+async fn cold_target(fixture: &mut dyn NovaFixture) -> Provoked<()> {
+    let (nova, source, target) = (fixture.nova(), host(fixture, 0)?, host(fixture, 1)?);
+    let id = fixture.add_server(&source).await?;
+    fixture.stop_server(&id).await?;
+    let off = || async { Ok(nova.server(&id).await?.status == ServerStatus::ShutOff) };
+    eventually("the server to be shut off", off).await?;
+    let nowhere = HostName::from("no-such-host");
+    ensure(nova.cold_migrate(&id, Some(&nowhere)).await.is_err(), || "a host nobody has was accepted".into())?;
+    nova.cold_migrate(&id, Some(&target)).await?;
+    let server = settled(&nova, &id, "the end of the migration").await?;
+    same("its host", server.host, Some(target))?;
     nova.confirm_migration(&id).await?;
     eventually("the server to be shut off", off).await?;
     remove(&*nova, &id).await

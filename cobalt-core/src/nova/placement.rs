@@ -115,7 +115,7 @@ pub trait PlacementClient: Send + Sync {
     /// nothing.
     async fn delete_allocations(&self, consumer: &InstanceId) -> Result<()>;
 
-    /// Who could take this much and has these traits, ordered by provider.
+    /// Who could take this much and has these traits, ordered by provider. Where there are very many, not all of them.
     async fn candidates(&self, resources: &Resources, traits: &BTreeSet<String>) -> Result<Vec<Candidate>>;
 
     /// Removes a provider. [`Error::Conflict`](crate::Error::Conflict) while it is used.

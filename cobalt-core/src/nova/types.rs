@@ -255,8 +255,13 @@ pub enum MigrationPhase {
     Preparing,
     /// Runs and can be aborted.
     Running,
-    /// Past the point of return (`post-migrating`, `finished`, `confirming`).
+    /// Past the point of return (`post-migrating`), or on its way back (`reverting`).
     Finishing,
+    /// The server has moved, and waits for a yes (`finished`).
+    Unconfirmed,
+    /// The yes was said, and the old place is cleaned up (`confirming`). Until that is over the server shows nothing of
+    /// it, and a second yes is refused.
+    Confirming,
     /// Done (`completed`, `done`, `confirmed`).
     Completed,
     /// Stopped by request.
@@ -293,6 +298,56 @@ pub struct Migration {
     pub created_at: Option<Timestamp>,
     /// Last change.
     pub updated_at: Option<Timestamp>,
+}
+
+/// What a server group asks of the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GroupPolicy {
+    /// All members on one host.
+    Affinity,
+    /// So many members on one host at most; one, unless the group has a rule.
+    AntiAffinity {
+        /// How many.
+        per_host: u32,
+    },
+    /// The same as a wish.
+    SoftAffinity,
+    /// The same as a wish.
+    SoftAntiAffinity,
+    /// Another word.
+    Other(String),
+}
+
+impl GroupPolicy {
+    /// Nova's word.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Affinity => "affinity",
+            Self::AntiAffinity { .. } => "anti-affinity",
+            Self::SoftAffinity => "soft-affinity",
+            Self::SoftAntiAffinity => "soft-anti-affinity",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// Whether a host that breaks it is out of the question, and not just worse.
+    pub fn is_hard(&self) -> bool {
+        matches!(self, Self::Affinity | Self::AntiAffinity { .. })
+    }
+}
+
+/// Servers that are to be together, or apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerGroup {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// What it asks for.
+    pub policy: GroupPolicy,
+    /// Its members that exist. A server is in one group at most.
+    pub members: Vec<InstanceId>,
 }
 
 /// A named set of hosts.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
-        Aggregate, ComputeService, Migration, MigrationKind, MigrationPhase, NovaHypervisor, Server, ServerStatus,
-        ServiceState, TaskState,
+        Aggregate, ComputeService, GroupPolicy, Migration, MigrationKind, MigrationPhase, NovaHypervisor, Server,
+        ServerGroup, ServerStatus, ServiceState, TaskState,
     },
 };
 use jiff::Timestamp;
@@ -331,7 +331,9 @@ fn phase(word: &str) -> MigrationPhase {
         "queued" | "accepted" => MigrationPhase::Queued,
         "preparing" | "pre-migrating" => MigrationPhase::Preparing,
         "running" | "migrating" => MigrationPhase::Running,
-        "post-migrating" | "finished" | "confirming" | "reverting" => MigrationPhase::Finishing,
+        "post-migrating" | "reverting" => MigrationPhase::Finishing,
+        "finished" => MigrationPhase::Unconfirmed,
+        "confirming" => MigrationPhase::Confirming,
         "completed" | "done" | "confirmed" | "reverted" => MigrationPhase::Completed,
         "cancelled" => MigrationPhase::Cancelled,
         "error" | "failed" => MigrationPhase::Failed,
@@ -377,6 +379,50 @@ pub fn migrations(body: &[u8]) -> Decoded<Vec<Migration>> {
         })
     };
     Ok(json::<Body>(body)?.migrations.into_iter().filter_map(read).collect())
+}
+
+/// The server groups of a page, in its order.
+pub fn server_groups(body: &[u8]) -> Decoded<Vec<ServerGroup>> {
+    #[derive(Deserialize)]
+    struct Body {
+        server_groups: Vec<Entry>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        id: String,
+        #[serde(default)]
+        name: String,
+        #[serde(default)]
+        policy: Option<String>,
+        #[serde(default)]
+        rules: Option<Rules>,
+        #[serde(default)]
+        members: Vec<String>,
+    }
+    /// Nova takes a number here, and text that is one.
+    #[derive(Deserialize, Default)]
+    struct Rules {
+        #[serde(default)]
+        max_server_per_host: Option<NumberOrText>,
+    }
+    let per_host = |rules: Option<Rules>| match rules.unwrap_or_default().max_server_per_host {
+        Some(NumberOrText::Number(number)) => u32::try_from(number).ok(),
+        Some(NumberOrText::Text(text)) => text.parse().ok(),
+        None => None,
+    };
+    let read = |entry: Entry| ServerGroup {
+        id: entry.id,
+        name: entry.name,
+        policy: match entry.policy.as_deref().unwrap_or_default() {
+            "affinity" => GroupPolicy::Affinity,
+            "anti-affinity" => GroupPolicy::AntiAffinity { per_host: per_host(entry.rules).unwrap_or(1).max(1) },
+            "soft-affinity" => GroupPolicy::SoftAffinity,
+            "soft-anti-affinity" => GroupPolicy::SoftAntiAffinity,
+            other => GroupPolicy::Other(super::shortened(other)),
+        },
+        members: entry.members.into_iter().map(InstanceId::from).collect(),
+    };
+    Ok(json::<Body>(body)?.server_groups.into_iter().map(read).collect())
 }
 
 /// All aggregates, ordered by name.
@@ -448,6 +494,35 @@ mod tests {
             (&MigrationKind::Other("teleport".into()), &MigrationPhase::Other("beaming".into()))
         );
         assert!(!all[0].phase.is_over());
+    }
+
+    #[test]
+    fn a_move_that_wants_a_yes_is_told_from_one_that_has_it() {
+        let record =
+            |word: &str| format!(r#"{{"id": 1, "instance_uuid": "s", "status": "{word}", "source_compute": "a"}}"#);
+        let body = format!(r#"{{"migrations": [{}, {}]}}"#, record("finished"), record("confirming"));
+        let phases: Vec<_> = migrations(body.as_bytes()).unwrap().into_iter().map(|one| one.phase).collect();
+        assert_eq!(phases, [MigrationPhase::Unconfirmed, MigrationPhase::Confirming]);
+    }
+
+    #[test]
+    fn the_policies_of_server_groups_are_known_with_their_rules() {
+        let body = br#"{"server_groups": [
+            {"id": "a", "name": "n", "policy": "anti-affinity", "rules": {"max_server_per_host": "3"}, "members": ["s", "t"]},
+            {"id": "b", "policy": "anti-affinity", "rules": {}, "members": []},
+            {"id": "c", "policy": "affinity"}, {"id": "d", "policy": "chaos", "rules": null}]}"#;
+        let all = server_groups(body).unwrap();
+        let policies: Vec<_> = all.iter().map(|one| one.policy.clone()).collect();
+        assert_eq!(
+            policies,
+            [
+                GroupPolicy::AntiAffinity { per_host: 3 },
+                GroupPolicy::AntiAffinity { per_host: 1 },
+                GroupPolicy::Affinity,
+                GroupPolicy::Other("chaos".into()),
+            ]
+        );
+        assert_eq!(all[0].members, ["s".into(), "t".into()]);
     }
 
     #[test]

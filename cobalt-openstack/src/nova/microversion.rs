@@ -25,7 +25,7 @@ pub const CREATE_SERVER: &str = "2.67";
 /// A target host is asked for through the scheduler and cannot be forced (Stein); `block_migration: auto`.
 pub const LIVE_MIGRATE: &str = "2.68";
 
-/// The first in which a cold migration is known by its own type; nothing else is needed.
+/// The first in which a cold migration takes a host (Queens). The scheduler has to agree, as with a live one.
 pub const COLD_MIGRATE: &str = "2.56";
 
 /// Migrations in pages, with their type (Queens).
@@ -33,6 +33,9 @@ pub const MIGRATIONS: &str = "2.59";
 
 /// A queued live migration can be aborted, not only a running one (Rocky).
 pub const ABORT_MIGRATION: &str = "2.65";
+
+/// Server groups with one policy and its rules (Rocky).
+pub const SERVER_GROUPS: &str = "2.64";
 
 /// Aggregates with their UUIDs (Ocata).
 pub const AGGREGATES: &str = "2.41";

@@ -9,7 +9,7 @@ use cobalt_core::{
     nova::{AfterEvacuation, NewServer, NovaClient, PlacementClient, ServerStatus, TestBed},
 };
 use cobalt_openstack::OpenStack;
-use cobalt_rig::{Account, ControlPlane};
+use cobalt_rig::{Account, Boot, ControlPlane};
 use serde_json::json;
 
 use super::rig::{HOSTS, Turn, tried, until};
@@ -101,6 +101,18 @@ impl NovaFixture for Region {
     async fn revive_host(&mut self, host: &HostName) -> Provoked<()> {
         let host = host.to_string();
         self.done(move |plane| plane.start_compute(&host)).await
+    }
+
+    async fn add_apart(&mut self) -> Provoked<[InstanceId; 2]> {
+        let names = [self.name("group"), self.name("apart"), self.name("apart")];
+        let ids = self.done(move |plane| {
+            let group = plane.add_server_group(&names[0], "anti-affinity")?;
+            let ask = |name: &str| plane.request(&Boot::new(name).group(&group));
+            let ids = [ask(&names[1])?, ask(&names[2])?];
+            ids.iter().try_for_each(|id| plane.wait_for_server(id, "ACTIVE"))?;
+            Ok(ids)
+        });
+        Ok(ids.await?.map(InstanceId::from))
     }
 
     async fn add_aggregate(&mut self, name: &str, zone: Option<&str>) -> Provoked<AggregateId> {

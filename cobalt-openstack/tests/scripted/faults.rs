@@ -126,7 +126,7 @@ async fn a_redirect_does_not_carry_the_token_away() {
 async fn an_error_carries_the_services_words_and_its_request_id() {
     let (cloud, nova, _) = connected(quick()).await;
     cloud.on("POST", ACTION, [Reply::error(409, "it moves").header("x-openstack-request-id", "req-4711")]);
-    let error = nova.cold_migrate(&InstanceId::from("s1")).await.unwrap_err();
+    let error = nova.cold_migrate(&InstanceId::from("s1"), None).await.unwrap_err();
     assert_eq!(error.to_string(), "cold-migrate server s1: conflict: it moves");
     assert!(chain(&error).ends_with("409 it moves (req-4711)"));
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<HttpError>()).unwrap();
@@ -137,7 +137,7 @@ async fn an_error_carries_the_services_words_and_its_request_id() {
 async fn a_microversion_that_the_cloud_lacks_is_unsupported() {
     let (cloud, nova, _) = connected(quick()).await;
     cloud.on("POST", ACTION, [Reply::error(406, "Version 2.95 is not supported by the API.")]);
-    let error = nova.cold_migrate(&InstanceId::from("s1")).await.unwrap_err();
+    let error = nova.cold_migrate(&InstanceId::from("s1"), None).await.unwrap_err();
     assert_eq!(error.to_string(), "cold-migrate server s1: not supported by this Nova");
 }
 

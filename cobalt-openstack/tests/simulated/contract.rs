@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cobalt_core::{
     contract::{self, Provoked, Stop, nova::NovaFixture, placement::PlacementFixture, test_bed::TestBedFixture},
     ids::{AggregateId, HostName, InstanceId, ProviderId},
-    nova::{AfterEvacuation, NewServer, NovaClient, PlacementClient, ServerStatus, ServiceState, TestBed},
+    nova::{AfterEvacuation, GroupPolicy, NewServer, NovaClient, PlacementClient, ServerStatus, ServiceState, TestBed},
 };
 use cobalt_openstack::OpenStack;
 use cobalt_sim::{Driver, Flavor, Region};
@@ -118,6 +118,14 @@ impl NovaFixture for Cloud {
 
     async fn revive_host(&mut self, host: &HostName) -> Provoked<()> {
         self.started(host).await
+    }
+
+    async fn add_apart(&mut self) -> Provoked<[InstanceId; 2]> {
+        let hosts = self.hosts();
+        let servers = [self.add_server(&hosts[0]).await?, self.add_server(&hosts[1]).await?];
+        let policy = GroupPolicy::AntiAffinity { per_host: 1 };
+        done(self.region().world().add_server_group("apart", policy, &servers))?;
+        Ok(servers)
     }
 
     async fn add_aggregate(&mut self, name: &str, zone: Option<&str>) -> Provoked<AggregateId> {

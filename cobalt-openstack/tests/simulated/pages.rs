@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use cobalt_core::nova::BlockMigration;
+use cobalt_core::nova::{BlockMigration, GroupPolicy};
 use cobalt_openstack::{NovaClient, Options, TestBed};
-use cobalt_sim::Region;
+use cobalt_sim::{Region, World};
 
 use super::{Served, quick};
 
@@ -53,4 +53,24 @@ async fn migrations_come_in_pages_and_the_newest_first() {
     let asked: Vec<_> = servers.iter().rev().map(|server| &server.id).collect();
     assert_eq!(all.iter().map(|migration| &migration.server).collect::<Vec<_>>(), asked);
     assert_eq!(served.api.counters().of("GET /compute/v2.1/os-migrations"), 3);
+}
+
+#[tokio::test]
+async fn server_groups_are_counted_off_because_their_list_links_to_no_next_page() {
+    let served = served(1, 5).await;
+    let world = served.region.world();
+    let mut made: Vec<String> = (0..5).map(|n| group(world, &format!("group-{n}"))).collect();
+    made.sort();
+    for (page_size, limit, requests) in [(1000, 1000, 2), (2, 1000, 4), (1000, 2, 4)] {
+        served.api.set_page_size(limit);
+        served.api.counters().reset();
+        let nova = served.connect_with(Options { page_size, ..quick() }).await.nova();
+        let ids: Vec<String> = nova.server_groups().await.unwrap().into_iter().map(|group| group.id).collect();
+        assert_eq!(ids, made, "pages of {page_size}, of {limit} at most");
+        assert_eq!(served.api.counters().of("GET /compute/v2.1/os-server-groups"), requests);
+    }
+}
+
+fn group(world: &World, name: &str) -> String {
+    world.add_server_group(name, GroupPolicy::Affinity, &world.servers()[..1]).unwrap()
 }

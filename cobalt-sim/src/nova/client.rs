@@ -6,7 +6,7 @@ use cobalt_core::{
     ids::{AggregateId, HostName, InstanceId, MigrationId, ProviderId, ServiceId},
     nova::{
         AfterEvacuation, Aggregate, BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase,
-        NewServer, NovaClient, NovaHypervisor, Server, ServerName, ServerStatus, ServiceState,
+        NewServer, NovaClient, NovaHypervisor, Server, ServerGroup, ServerName, ServerStatus, ServiceState,
     },
 };
 use uuid::Uuid;
@@ -379,10 +379,12 @@ impl NovaClient for SimNova {
         .await
     }
 
-    async fn cold_migrate(&self, id: &InstanceId) -> Result<()> {
-        self.call("cold_migrate", format!("cold-migrate server {id}"), |state, operation| {
+    async fn cold_migrate<'a>(&self, id: &InstanceId, to: Option<&'a HostName>) -> Result<()> {
+        let what = format!("cold-migrate server {id}{}", to.map(|host| format!(" to {host}")).unwrap_or_default());
+        self.call("cold_migrate", what, |state, operation| {
             let id = server_id(state, operation, id)?;
-            state.begin_cold(operation, id)
+            let to = target(state, operation, to)?;
+            state.begin_cold(operation, id, to)
         })
         .await
     }
@@ -393,7 +395,10 @@ impl NovaClient for SimNova {
             let waiting = state.nova.servers.get(&id).is_some_and(|server| server.status == ServerStatus::VerifyResize);
             let current = state.nova.current_migration(id).filter(|_| waiting);
             let number = current.ok_or_else(|| Error::conflict(operation, "the server waits for no confirmation"))?;
-            state.finish_move(number);
+            if state.nova.migrations.get(&number).is_some_and(|record| record.phase == MigrationPhase::Confirming) {
+                return Err(Error::refused(operation, "Instance has not been resized."));
+            }
+            state.advance(number, MigrationPhase::Confirming, state.timing.confirm);
             Ok(())
         })
         .await
@@ -444,7 +449,9 @@ impl NovaClient for SimNova {
                     if state.service_state(record.source) == ServiceState::Down {
                         return Err(Error::conflict(operation, "the source does not answer"));
                     }
-                    state.undo_migration(number, MigrationPhase::Cancelled);
+                    if !state.nova.deaf && !record.forgotten {
+                        state.undo_migration(number, MigrationPhase::Cancelled);
+                    }
                     Ok(())
                 }
                 phase => Err(Error::conflict(operation, format!("it is {phase:?}"))),
@@ -467,6 +474,10 @@ impl NovaClient for SimNova {
             Ok(())
         })
         .await
+    }
+
+    async fn server_groups(&self) -> Result<Vec<ServerGroup>> {
+        self.call("server_groups", "list server groups".into(), |state, _| Ok(state.show_groups())).await
     }
 
     async fn aggregates(&self) -> Result<Vec<Aggregate>> {

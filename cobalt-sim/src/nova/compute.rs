@@ -7,7 +7,7 @@ use cobalt_core::{
 };
 use uuid::Uuid;
 
-use super::{Amounts, MigrationRecord, Provider, Service};
+use super::{Amounts, MigrationRecord, Provider, Service, migrate::has_crossed};
 use crate::{
     error::{Result, SimError},
     world::{HostId, Os, State, World, time::Due},
@@ -177,7 +177,8 @@ impl State {
             record.source == id
                 && record.kind != MigrationKind::Evacuation
                 && !record.phase.is_over()
-                && record.phase != MigrationPhase::Finishing
+                && !record.forgotten
+                && !has_crossed(&record.phase)
         };
         let stuck: Vec<u64> =
             self.nova.migrations.iter().filter(|(_, record)| stuck(record)).map(|(number, _)| *number).collect();

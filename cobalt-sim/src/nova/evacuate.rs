@@ -61,6 +61,7 @@ impl State {
             doomed: None,
             run_after: ran && after == AfterEvacuation::Run,
             leftover: false,
+            forgotten: false,
         });
         self.advance(number, MigrationPhase::Running, self.timing.evacuate);
         Ok(())

@@ -7,8 +7,9 @@
 //!      └──────────────────────┴────────────┴──▶ Failed, Cancelled: the server is where it was
 //! ```
 //!
-//! A cold migration takes the same way and rests in *Finishing* until it is confirmed. A migration whose source
-//! loses its power stays where it is, as a real one does, until somebody resets the server or the host returns.
+//! A cold migration takes the same way and rests in *Unconfirmed* instead; once confirmed it is *Confirming* until its
+//! old place is cleaned up, and the server shows nothing of that. A migration whose source loses its power stays where it
+//! is, as a real one does, until somebody resets the server or the host returns.
 
 use std::time::Duration;
 
@@ -21,12 +22,35 @@ use cobalt_core::{
 use uuid::Uuid;
 
 use super::MigrationRecord;
-use crate::world::{DomainJob, HostId, State, World, instance, time::Due};
+use crate::world::{DomainJob, HostId, State, World, instance, parse, time::Due};
 
 impl World {
     /// Makes the next `count` live migrations fail after their memory was copied.
     pub fn fail_migrations(&self, count: u64, why: &str) {
         self.with(|state| state.nova.doom = (count > 0).then(|| (count, why.to_owned())));
+    }
+
+    /// Whether hosts hear that a live migration is to stop. If not, the request is accepted, and nothing happens.
+    pub fn set_aborts_heard(&self, heard: bool) {
+        self.with(|state| state.nova.deaf = !heard);
+    }
+
+    /// What a compute service does to a server that it finds moving when it starts: the server rests again, and a record
+    /// that is not yet *running* is left open.
+    pub fn forget_migration(&self, server: &InstanceId) {
+        self.with(|state| {
+            let Some((id, number)) = parse(server).and_then(|id| Some((id, state.nova.current_migration(id)?))) else {
+                return;
+            };
+            let before = state.nova.migrations.get(&number).map(|record| record.phase.clone());
+            state.undo_migration(number, MigrationPhase::Failed);
+            if let (Some(phase), Some(record)) = (before, state.nova.migrations.get_mut(&number))
+                && phase != MigrationPhase::Running
+            {
+                (record.phase, record.forgotten) = (phase, true);
+            }
+            state.note(format!("the migration of {} was forgotten", state.vm_name(id)));
+        });
     }
 
     /// How many live migrations one host sends at a time; the others queue.
@@ -42,7 +66,8 @@ impl World {
     /// The servers that are moving now.
     pub fn migrating(&self) -> Vec<InstanceId> {
         self.with(|state| {
-            let moving = state.nova.migrations.values().filter(|record| !record.phase.is_over());
+            let open = state.nova.migrations.values().filter(|record| !record.phase.is_over());
+            let moving = open.filter(|record| !record.forgotten);
             moving.map(|record| instance(record.server)).collect()
         })
     }
@@ -70,9 +95,12 @@ impl State {
     }
 
     /// Accepts a request for a cold migration.
-    pub(crate) fn begin_cold(&mut self, operation: &str, id: Uuid) -> cobalt_core::Result<()> {
+    pub(crate) fn begin_cold(&mut self, operation: &str, id: Uuid, wanted: Option<HostId>) -> cobalt_core::Result<()> {
         let source = self.movable(operation, id, &[ServerStatus::Active, ServerStatus::ShutOff])?;
-        let number = self.begin_move(id, source, None, MigrationKind::Cold, None);
+        if wanted == Some(source) {
+            return Err(Error::refused(operation, "the server is on this host already"));
+        }
+        let number = self.begin_move(id, source, wanted, MigrationKind::Cold, None);
         self.advance(number, MigrationPhase::Preparing, self.timing.prepare);
         Ok(())
     }
@@ -140,6 +168,7 @@ impl State {
             doomed,
             run_after,
             leftover: false,
+            forgotten: false,
         })
     }
 
@@ -150,7 +179,7 @@ impl State {
             .nova
             .migrations
             .iter()
-            .filter(|(_, record)| live(record) && !record.phase.is_over())
+            .filter(|(_, record)| live(record) && !record.phase.is_over() && !record.forgotten)
             .map(|(number, record)| (*number, record.phase.clone()))
             .collect();
         let (queued, busy): (Vec<_>, Vec<_>) =
@@ -181,7 +210,9 @@ impl State {
             (MigrationKind::Evacuation, _) => self.evacuation_due(number),
             (_, MigrationPhase::Preparing) => self.prepared(number),
             (_, MigrationPhase::Running) => self.copied(number),
-            (MigrationKind::Live, MigrationPhase::Finishing) => self.finish_move(number),
+            (MigrationKind::Live, MigrationPhase::Finishing) | (_, MigrationPhase::Confirming) => {
+                self.finish_move(number);
+            }
             _ => {}
         }
     }
@@ -277,7 +308,7 @@ impl State {
         if let Some(server) = self.nova.servers.get_mut(&id) {
             server.status = ServerStatus::VerifyResize;
         }
-        self.advance(number, MigrationPhase::Finishing, Duration::ZERO);
+        self.advance(number, MigrationPhase::Unconfirmed, Duration::ZERO);
     }
 
     /// The end of a live migration, or the yes to a cold one.
@@ -318,7 +349,7 @@ impl State {
     pub(crate) fn undo_migration(&mut self, number: u64, phase: MigrationPhase) {
         let now = self.now;
         let Some(record) = self.nova.migrations.get_mut(&number) else { return };
-        let crossed = record.phase == MigrationPhase::Finishing;
+        let crossed = has_crossed(&record.phase);
         let outcome = if phase == MigrationPhase::Cancelled { JobOutcome::Cancelled } else { JobOutcome::Failed };
         record.phase = phase;
         record.updated = now;
@@ -361,7 +392,7 @@ impl State {
             let record = self.nova.migrations.get(&number).map(|record| (record.kind.clone(), record.phase.clone()));
             match record {
                 Some((MigrationKind::Evacuation, _)) => self.fail_evacuation(number, "it was called off"),
-                Some((_, MigrationPhase::Finishing)) => self.finish_move(number),
+                Some((_, phase)) if has_crossed(&phase) => self.finish_move(number),
                 _ => self.undo_migration(number, MigrationPhase::Cancelled),
             }
         }
@@ -373,12 +404,13 @@ impl State {
             .nova
             .migrations
             .iter()
-            .filter(|(_, record)| !record.phase.is_over() && (record.source == id || record.destination == Some(id)))
+            .filter(|(_, record)| !record.phase.is_over() && !record.forgotten)
+            .filter(|(_, record)| record.source == id || record.destination == Some(id))
             .map(|(number, _)| *number)
             .collect();
         for number in touched {
             let Some(record) = self.nova.migrations.get_mut(&number) else { continue };
-            let crossed = record.phase == MigrationPhase::Finishing;
+            let crossed = has_crossed(&record.phase);
             match record.kind {
                 MigrationKind::Evacuation if record.destination == Some(id) => {
                     self.fail_evacuation(number, "the new host died");
@@ -392,4 +424,9 @@ impl State {
             }
         }
     }
+}
+
+/// Whether a migration is past the point of return: its server is over there.
+pub(super) fn has_crossed(phase: &MigrationPhase) -> bool {
+    matches!(phase, MigrationPhase::Finishing | MigrationPhase::Unconfirmed | MigrationPhase::Confirming)
 }

@@ -8,6 +8,7 @@
 mod client;
 mod compute;
 mod evacuate;
+mod groups;
 mod migrate;
 mod placement;
 mod scheduler;
@@ -178,6 +179,8 @@ pub(crate) struct MigrationRecord {
     pub(crate) run_after: bool,
     /// An evacuation whose source has not been cleaned up.
     pub(crate) leftover: bool,
+    /// Its compute service has forgotten it, and nobody will close it.
+    pub(crate) forgotten: bool,
 }
 
 /// A named set of hosts.
@@ -217,6 +220,7 @@ pub(crate) struct Nova {
     pub(crate) on_host: BTreeMap<HostId, BTreeSet<Uuid>>,
     pub(crate) migrations: BTreeMap<u64, MigrationRecord>,
     pub(crate) aggregates: BTreeMap<u64, AggregateRecord>,
+    pub(crate) groups: BTreeMap<Uuid, groups::GroupRecord>,
     pub(crate) traits: BTreeSet<String>,
     /// Live migrations that one host sends at a time; the others queue.
     pub(crate) parallel_migrations: usize,
@@ -224,6 +228,8 @@ pub(crate) struct Nova {
     pub(crate) enable_new_services: bool,
     /// The next so many live migrations fail, with this text.
     pub(crate) doom: Option<(u64, String)>,
+    /// Nobody hears that a live migration is to stop.
+    pub(crate) deaf: bool,
     pub(crate) projects: Vec<Arc<str>>,
     /// The project that whoever uses the seam is logged in to.
     pub(crate) own_project: Arc<str>,
@@ -251,10 +257,12 @@ impl Default for Nova {
             on_host: BTreeMap::new(),
             migrations: BTreeMap::new(),
             aggregates: BTreeMap::new(),
+            groups: BTreeMap::new(),
             traits: standard.into_iter().map(str::to_owned).collect(),
             parallel_migrations: 1,
             enable_new_services: true,
             doom: None,
+            deaf: false,
             projects: (1..=8).map(|n| Arc::from(format!("project-{n}"))).collect(),
             own_project: Arc::from("operator"),
             // Not by chance: a region has them before anything happens in it.
@@ -332,6 +340,7 @@ impl Nova {
     /// The migration of this server that is not over.
     pub(crate) fn current_migration(&self, server: Uuid) -> Option<u64> {
         let mut newest_first = self.migrations.iter().rev();
-        newest_first.find(|(_, record)| record.server == server && !record.phase.is_over()).map(|(id, _)| *id)
+        let open = |record: &MigrationRecord| !record.phase.is_over() && !record.forgotten;
+        newest_first.find(|(_, record)| record.server == server && open(record)).map(|(id, _)| *id)
     }
 }

@@ -19,6 +19,27 @@ pub(crate) struct Wish {
     pub(crate) only: Option<HostId>,
     /// Never this one.
     pub(crate) not: Option<HostId>,
+    /// What its server group allows.
+    pub(crate) group: Allowed,
+}
+
+/// The hosts that a server group leaves to a member of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Allowed {
+    #[default]
+    All,
+    Only(BTreeSet<HostId>),
+    AllBut(BTreeSet<HostId>),
+}
+
+impl Allowed {
+    fn admits(&self, host: HostId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(hosts) => hosts.contains(&host),
+            Self::AllBut(hosts) => !hosts.contains(&host),
+        }
+    }
 }
 
 impl State {
@@ -46,6 +67,7 @@ impl State {
             && wish.traits.is_subset(&provider.traits)
             && wish.zone.as_deref().is_none_or(|zone| self.nova.zone_of(id) == Some(zone))
             && self.aggregates_admit(id, wish)
+            && wish.group.admits(id)
     }
 
     /// An aggregate that demands a trait (`trait:CUSTOM_X=required`) takes only servers that ask for it.

@@ -10,7 +10,10 @@ use cobalt_core::{
 };
 use uuid::Uuid;
 
-use super::{Flavor, Server, scheduler::Wish};
+use super::{
+    Flavor, Server,
+    scheduler::{Allowed, Wish},
+};
 use crate::{
     error::{Result, SimError},
     world::{HostId, State, World, instance, parse, time::Due},
@@ -83,6 +86,7 @@ impl State {
             driver: None,
             only: Some(host),
             not: None,
+            group: Allowed::All,
         };
         if !self.host(host).answers() || self.schedule(&wish).is_none() {
             return None;
@@ -174,6 +178,7 @@ impl State {
             driver: None,
             only,
             not: None,
+            group: Allowed::All,
         };
         let id = self.random_uuid();
         let mut server = self.blank_server(new.name.clone(), &flavor);
@@ -264,6 +269,7 @@ impl State {
         let traits: BTreeSet<String> = server.flavor.traits.clone();
         let driver = server.host.map(|host| self.host(host).driver);
         let zone = server.zone.as_deref().map(str::to_owned);
-        Some(Wish { amounts: server.flavor.amounts(), traits, zone, driver, only, not })
+        let group = self.allowed(id);
+        Some(Wish { amounts: server.flavor.amounts(), traits, zone, driver, only, not, group })
     }
 }

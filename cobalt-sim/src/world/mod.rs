@@ -85,10 +85,10 @@ pub struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, start: Timestamp, timing: Timing, event_capacity: usize) -> Self {
+    pub(crate) fn new(seed: u64, start: Timestamp, timing: &Timing, event_capacity: usize) -> Self {
         let state = State {
             now: Instant::now(),
-            timing,
+            timing: *timing,
             event_capacity,
             hosts: Vec::new(),
             nova: Nova::default(),

@@ -66,6 +66,8 @@ pub struct Timing {
     pub copy_per_gib: Duration,
     /// The last step of a migration, which cannot be taken back.
     pub finish: Duration,
+    /// Cleaning up the place that a confirmed server has left.
+    pub confirm: Duration,
     /// Rebuilding a server of a dead host.
     pub evacuate: Duration,
     /// An operating system update.
@@ -90,6 +92,7 @@ impl Default for Timing {
             prepare: Duration::from_secs(1),
             copy_per_gib: Duration::from_millis(400),
             finish: Duration::from_millis(500),
+            confirm: Duration::from_secs(2),
             evacuate: Duration::from_secs(4),
             os_update: Duration::from_secs(30),
             inhibit_delay: Duration::from_secs(300),

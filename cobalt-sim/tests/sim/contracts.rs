@@ -12,7 +12,9 @@ use cobalt_core::{
     fence::Fencer,
     host::{ActiveState, HostSystem},
     ids::{AggregateId, HostName, InstanceId, ProviderId},
-    nova::{AfterEvacuation, BlockMigration, NewServer, NovaClient, PlacementClient, ServerStatus, TestBed},
+    nova::{
+        AfterEvacuation, BlockMigration, GroupPolicy, NewServer, NovaClient, PlacementClient, ServerStatus, TestBed,
+    },
     ovs::{OvsInspector, TraceRequest},
 };
 use cobalt_sim::{DaemonState, Driver, Flavor, Orphan, Region, SimBackend, SimError, SwitchFault, VmSpec};
@@ -204,6 +206,14 @@ impl NovaFixture for Cloud {
         done(self.region.world().power_on(host))?;
         tokio::time::sleep(Duration::from_secs(90)).await;
         Ok(())
+    }
+
+    async fn add_apart(&mut self) -> Provoked<[InstanceId; 2]> {
+        let hosts = self.hosts();
+        let servers = [self.add_server(&hosts[0]).await?, self.add_server(&hosts[1]).await?];
+        let policy = GroupPolicy::AntiAffinity { per_host: 1 };
+        done(self.region.world().add_server_group("apart", policy, &servers))?;
+        Ok(servers)
     }
 
     async fn add_aggregate(&mut self, name: &str, zone: Option<&str>) -> Provoked<AggregateId> {

@@ -136,7 +136,7 @@ impl Actor {
             Deed::Delete => nova.delete_server(server()?).await.ok()?,
             Deed::DeleteAtOnce => world.delete(server()?).ok()?,
             Deed::Live => nova.live_migrate(server()?, None, BlockMigration::Auto).await.ok()?,
-            Deed::Cold => nova.cold_migrate(server()?).await.ok()?,
+            Deed::Cold => nova.cold_migrate(server()?, None).await.ok()?,
             Deed::Confirm => nova.confirm_migration(server()?).await.ok()?,
             Deed::Abort => nova.abort_migration(server()?, &migration(server()?.clone()).await?.id).await.ok()?,
             Deed::Force => {

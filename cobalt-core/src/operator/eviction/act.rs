@@ -36,8 +36,9 @@ impl Action for Act {
     fn describe(&self) -> String {
         let host = &self.host;
         match &self.step {
-            Step::Start { server, how: MoveKind::Cold, .. } => {
-                format!("move server {server}, which is shut off, away from {host}")
+            Step::Start { server, how: MoveKind::Cold, target } => {
+                let to = target.as_ref().map(|target| format!(" to {target}")).unwrap_or_default();
+                format!("move server {server}, which is shut off, away from {host}{to}")
             }
             Step::Start { server, target: Some(target), .. } => {
                 format!("live-migrate server {server} from {host} to {target}")
@@ -59,7 +60,7 @@ impl Action for Act {
                     return Ok(changed());
                 }
                 match how {
-                    MoveKind::Cold => nova.cold_migrate(id).await?,
+                    MoveKind::Cold => nova.cold_migrate(id, target.as_ref()).await?,
                     _ => nova.live_migrate(id, target.as_ref(), self.block).await?,
                 }
                 Ok(Progress::Done)
@@ -75,7 +76,8 @@ impl Action for Act {
             Step::Abort { server, migration, .. } => match nova.abort_migration(server, migration).await {
                 Ok(()) => Ok(Progress::Done),
                 // Over, or past the point of return: the next look tells which.
-                Err(Error::Conflict { .. } | Error::NotFound { .. } | Error::Refused { .. }) => Ok(changed()),
+                Err(Error::NotFound { .. }) => Ok(changed()),
+                Err(Error::Conflict { reason, .. }) => Ok(Progress::Underway(reason)),
                 Err(error) => Err(error),
             },
         }

@@ -20,9 +20,7 @@ pub(super) async fn act(call: &Call<'_>) -> Result<Answer, Refusal> {
         action(&body).ok_or_else(|| Refusal::bad("There is no action in the request body, or several"))?;
     let done = match name {
         "os-migrateLive" => live(call, id, details).await,
-        "migrate" => {
-            call.nova("cold_migrate", |nova| async move { nova.cold_migrate(&id).await }).await.map(|()| accepted())
-        }
+        "migrate" => cold(call, id, details).await,
         "confirmResize" => call
             .nova("confirm_migration", |nova| async move { nova.confirm_migration(&id).await })
             .await
@@ -52,6 +50,13 @@ fn target(details: &Value) -> Result<Option<HostName>, Refusal> {
 
 fn object(details: &Value) -> Result<(), Refusal> {
     if details.is_object() { Ok(()) } else { Err(Refusal::bad("Invalid input for the action: it is no object.")) }
+}
+
+/// The body is null, or an object that may name a host: from 2.56 on.
+async fn cold(call: &Call<'_>, id: InstanceId, details: &Value) -> Result<Answer, Refusal> {
+    let host = if details.is_null() || !call.at_least(56) { None } else { target(details)? };
+    let migrate = |nova: crate::SimNova| async move { nova.cold_migrate(&id, host.as_ref()).await };
+    call.nova("cold_migrate", migrate).await.map(|()| accepted())
 }
 
 async fn live(call: &Call<'_>, id: InstanceId, details: &Value) -> Result<Answer, Refusal> {

@@ -3,6 +3,7 @@
 mod actions;
 mod aggregates;
 mod flavors;
+mod groups;
 mod hypervisors;
 mod migrations;
 mod servers;
@@ -41,6 +42,7 @@ pub(super) const ROUTES: &[&str] = &[
     "POST /compute/v2.1/os-aggregates",
     "DELETE /compute/v2.1/os-aggregates/{}",
     "POST /compute/v2.1/os-aggregates/{}/action",
+    "GET /compute/v2.1/os-server-groups",
     "GET /compute/v2.1/flavors",
     "GET /compute/v2.1/flavors/detail",
     "GET /compute/v2.1/flavors/{}",
@@ -70,6 +72,7 @@ pub(super) async fn answer(route: &'static str, call: &Call<'_>) -> Result<Answe
         "POST /os-aggregates" => aggregates::create(call).await,
         "DELETE /os-aggregates/{}" => aggregates::delete(call).await,
         "POST /os-aggregates/{}/action" => aggregates::act(call).await,
+        "GET /os-server-groups" => groups::list(call).await,
         "GET /flavors" => flavors::list(call, false).await,
         "GET /flavors/detail" => flavors::list(call, true).await,
         "GET /flavors/{}" => flavors::one(call).await,

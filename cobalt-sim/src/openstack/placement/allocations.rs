@@ -203,7 +203,11 @@ pub(super) async fn candidates(call: &Call<'_>) -> Result<Answer, Refusal> {
     }
     let asked = amounts.clone();
     let find = |placement: crate::SimPlacement| async move { placement.candidates(&amounts, &required).await };
-    let found = call.placement("candidates", find).await?;
+    let mut found = call.placement("candidates", find).await?;
+    if let Some(text) = call.query.get("limit") {
+        let limit = text.parse().ok().filter(|limit| *limit > 0);
+        found.truncate(limit.ok_or_else(|| Refusal::bad(format!("Invalid query string parameters: {text}")))?);
+    }
     let requests = found.iter().map(|one| {
         let mut request = json!({"allocations": {one.provider.as_str(): {"resources": asked}}});
         if call.at_least(34) {

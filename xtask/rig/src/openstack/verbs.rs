@@ -14,13 +14,14 @@ pub struct Boot<'a> {
     host: Option<&'a str>,
     flavor: &'a str,
     network: Option<&'a str>,
+    group: Option<&'a str>,
     account: Account,
 }
 
 impl<'a> Boot<'a> {
     /// A small one without a network, wherever the scheduler likes.
     pub fn new(name: &'a str) -> Boot<'a> {
-        Boot { name, host: None, flavor: "1", network: None, account: Account::Operator }
+        Boot { name, host: None, flavor: "1", network: None, group: None, account: Account::Operator }
     }
 
     /// On this host and on no other.
@@ -38,6 +39,12 @@ impl<'a> Boot<'a> {
     /// With a port in this network, by id.
     pub fn network(mut self, id: &'a str) -> Boot<'a> {
         self.network = Some(id);
+        self
+    }
+
+    /// In this server group, by id.
+    pub fn group(mut self, id: &'a str) -> Boot<'a> {
+        self.group = Some(id);
         self
     }
 
@@ -140,6 +147,13 @@ impl ControlPlane {
         Ok(id)
     }
 
+    /// Makes a server group of the operator's project, and answers its id.
+    pub fn add_server_group(&self, name: &str, policy: &str) -> Result<String> {
+        let body = json!({"server_group": {"name": name, "policy": policy}});
+        let made = self.must("POST", "compute", "/os-server-groups", Some(&body))?;
+        id_of(&made["server_group"], &format!("make server group {name}"))
+    }
+
     /// Asks for a server and answers its id. Does not wait for it.
     pub fn request(&self, boot: &Boot<'_>) -> Result<String> {
         let networks = boot.network.map_or_else(|| json!("none"), |id| json!([{"uuid": id}]));
@@ -151,7 +165,10 @@ impl ControlPlane {
             let zone = services.iter().find(|service| service.host == host).map_or("nova", |service| &service.zone);
             server["availability_zone"] = format!("{zone}:{host}").into();
         }
-        let body = json!({"server": server});
+        let mut body = json!({"server": server});
+        if let Some(group) = boot.group {
+            body["os:scheduler_hints"] = json!({"group": group});
+        }
         let (status, made) = self.launcher.api_as(boot.account, "POST", "compute", "/servers", Some(&body))?;
         id_of(&made["server"], &format!("boot {}", boot.name))
             .map_err(|_| Error::Failed { command: format!("boot {}", boot.name), said: format!("{status} {made}") })
