@@ -40,8 +40,8 @@ pub enum Command {
 
 /// Says which server of a host would go where, or why it would stay.
 ///
-/// A forecast by Placement's candidates, the hosts' state and their aggregates; the scheduler has the last word on the
-/// day, and server groups are known to it alone.
+/// A forecast by Placement's candidates, the hosts' state, their aggregates and the server groups; the scheduler has the
+/// last word on the day.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = HELP)]
 pub struct Evict {

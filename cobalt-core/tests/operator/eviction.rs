@@ -1,7 +1,11 @@
 //! The decision about a drain: what is seen on the left, what is wanted on the right; and a small cloud in which
 //! anything may happen at any time.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use cobalt_core::{
     api::{
@@ -101,6 +105,7 @@ fn seen(eviction: Eviction, state: HostState) -> DrainSeen {
         stands_back_for: None,
         elsewhere: InFlight::default(),
         empty_since: None,
+        stopping: BTreeMap::new(),
         outcomes: BTreeMap::new(),
     }
 }
@@ -316,6 +321,9 @@ fn one_that_has_ended_rests_until_libvirt_has_instances_again() {
     assert!(!over.wants_cloud());
     let plan = decide(&over, &settings(1), START);
     assert_eq!((plan.again, plan.steps.len()), (None, 0));
+    over.hypervisor = Arc::new(hypervisor(false, 7));
+    assert!(!over.wants_cloud(), "a host in service has instances, and nobody asks to drain it again");
+    assert_eq!(decide(&over, &settings(1), START).again, None);
     over.hypervisor = Arc::new(hypervisor(true, 1));
     assert!(over.wants_cloud());
     assert_eq!(reason(&decide(&over, &settings(1), START), "Evicting").0, ConditionStatus::True);
@@ -374,6 +382,10 @@ struct Guest {
 struct Model {
     guests: BTreeMap<String, Guest>,
     migrations: Vec<Migration>,
+    /// Those that nothing works on any more, and that nobody closes.
+    forgotten: BTreeSet<usize>,
+    /// Nobody hears that a migration is to stop.
+    deaf: bool,
     now: u64,
     next: usize,
 }
@@ -386,7 +398,7 @@ impl Model {
 
     fn open(&self) -> Vec<usize> {
         let open = self.migrations.iter().enumerate().filter(|(_, one)| !one.phase.is_over());
-        open.map(|(index, _)| index).collect()
+        open.map(|(index, _)| index).filter(|index| !self.forgotten.contains(index)).collect()
     }
 
     fn look(&self, eviction: &Eviction) -> HostState {
@@ -398,7 +410,7 @@ impl Model {
         let here = self.guests.iter().filter(|(_, guest)| guest.host == "hv-1");
         let records = eviction.status.iter().flat_map(|status| status.instances().to_vec());
         let open = records.filter(|record| !record.state.is_finished()).map(|record| record.id);
-        let waiting = self.migrations.iter().filter(|one| one.phase == MigrationPhase::Finishing);
+        let waiting = self.migrations.iter().filter(|one| one.phase == MigrationPhase::Unconfirmed);
         let ids = open.chain(waiting.map(|one| one.server.to_string()));
         let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| guest.host != "hv-1"));
         HostState {
@@ -440,14 +452,23 @@ impl Model {
             }
             Step::Abort { migration, .. } => {
                 let index: usize = migration.as_str().parse().unwrap();
-                self.end(index, MigrationPhase::Cancelled)
+                self.deaf || self.forgotten.contains(&index) || self.end(index, MigrationPhase::Cancelled)
             }
+        }
+    }
+
+    /// The compute service starts again: the server rests, and the record stays as it is.
+    fn forget(&mut self, index: usize) {
+        let before = self.migrations[index].clone();
+        if self.end(index, MigrationPhase::Failed) {
+            self.migrations[index] = before;
+            self.forgotten.insert(index);
         }
     }
 
     fn end(&mut self, index: usize, phase: MigrationPhase) -> bool {
         let one = &mut self.migrations[index];
-        if one.phase.is_over() || one.phase == MigrationPhase::Finishing {
+        if one.phase.is_over() || one.phase == MigrationPhase::Unconfirmed {
             return false;
         }
         one.phase = phase;
@@ -477,7 +498,7 @@ impl Model {
             (MigrationPhase::Running, _) => {
                 (guest.host, guest.status) = ("hv-2", ServerStatus::VerifyResize);
                 guest.moves += 1;
-                MigrationPhase::Finishing
+                MigrationPhase::Unconfirmed
             }
             (phase, _) => phase.clone(),
         };
@@ -492,6 +513,8 @@ enum Happening {
     Break(usize),
     Advance(usize),
     Fail(usize),
+    Forget(usize),
+    Deaf(bool),
     Wait(u64),
     /// A pass that dies after so many of its steps, before it writes anything down.
     Crash(usize),
@@ -506,6 +529,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => any::<usize>().prop_map(Happening::Break),
         6 => any::<usize>().prop_map(Happening::Advance),
         2 => any::<usize>().prop_map(Happening::Fail),
+        2 => any::<usize>().prop_map(Happening::Forget),
+        1 => any::<bool>().prop_map(Happening::Deaf),
         3 => (1_u64..4000).prop_map(Happening::Wait),
         3 => (0_usize..4).prop_map(Happening::Crash),
         8 => Just(Happening::Pass),
@@ -532,15 +557,14 @@ fn pass(
             return;
         }
         if let Step::Start { server, .. } = &step {
-            let open = model.migrations.iter().filter(|one| one.server == *server && !one.phase.is_over()).count();
-            assert_eq!(open, 0, "{server} moves already");
+            let moves = model.open().into_iter().any(|index| model.migrations[index].server == *server);
+            assert!(!moves, "{server} moves already");
         }
         let done = model.perform(&step);
         let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
         seen.outcomes.insert(step.key(), if done { Outcome::Done } else { conflict });
     }
-    let late = |one: &&EvictedInstance| one.error.as_deref().is_some_and(|error| error.contains("cannot be stopped"));
-    let late = plan.status.instances().iter().filter(late).count();
+    let late = plan.status.instances().iter().filter(|one| one.state == InstanceState::Overdue).count();
     let places = settings.concurrency + late.min(settings.concurrency);
     assert!(model.open().len() <= places, "more in flight than allowed");
     if dies_after.is_some() {
@@ -616,6 +640,13 @@ proptest! {
                         model.end(open[which % open.len()], MigrationPhase::Failed);
                     }
                 }
+                Happening::Forget(which) => {
+                    let open = model.open();
+                    if !open.is_empty() {
+                        model.forget(open[which % open.len()]);
+                    }
+                }
+                Happening::Deaf(deaf) => model.deaf = deaf,
                 Happening::Wait(seconds) => model.now += seconds,
                 Happening::Crash(after) => {
                     pass(&mut model, &mut eviction, &mut empty_since, &settings, Some(after));
@@ -729,10 +760,225 @@ fn a_move_that_cannot_be_stopped_does_not_hold_the_others_up() {
     for _ in 0..2 {
         let after = decide(&seen, &settings, late);
         let record = after.status.instances().iter().find(|one| one.id == "a").unwrap();
-        assert_eq!(record.state, InstanceState::Blocked, "{record:?}");
+        assert_eq!(record.state, InstanceState::Overdue, "{record:?}");
         assert!(matches!(after.steps.as_slice(), [Step::Start { server, .. }] if server.as_str() == "b"));
         let mut eviction = (*seen.eviction).clone();
         eviction.status = Some(after.status);
         seen.eviction = Arc::new(eviction);
     }
+}
+
+/// One drain of one host, look after look: what was written is seen again.
+struct Looks {
+    seen: DrainSeen,
+    settings: DrainSettings,
+}
+
+impl Looks {
+    fn at(server: Server, migration: Migration) -> Self {
+        let mut seen = with_servers(vec![server, self::server("other", ServerStatus::Active)]);
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.migrations = vec![migration];
+        }
+        Self { seen, settings: settings(1) }
+    }
+
+    fn state(&mut self) -> &mut HostState {
+        match &mut self.seen.cloud {
+            HostSeen::Known(state) => state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A look, its steps with this outcome, and what is written then.
+    fn look(&mut self, seconds: u64, outcome: &Outcome) -> (Vec<Step>, EvictedInstance) {
+        let now = at(seconds);
+        let mut plan = decide(&self.seen, &self.settings, now);
+        let steps = plan.steps.clone();
+        if !steps.is_empty() {
+            self.seen.outcomes = steps.iter().map(|step| (step.key(), outcome.clone())).collect();
+            plan = decide(&self.seen, &self.settings, now);
+            self.seen.outcomes.clear();
+        }
+        let record = state_of(&plan, "a").clone();
+        let mut eviction = (*self.seen.eviction).clone();
+        eviction.status = Some(plan.status);
+        self.seen.eviction = Arc::new(eviction);
+        (steps, record)
+    }
+}
+
+fn aborts(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| matches!(step, Step::Abort { .. })).count()
+}
+
+#[test]
+fn a_move_that_hears_no_stop_is_asked_less_and_less_and_the_others_go_on() {
+    let running = migration(1, "a", MigrationKind::Live, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Migrating), running);
+    looks.settings.timeout = Duration::from_secs(100);
+    let (mut asked, mut others_from) = (Vec::new(), None);
+    for seconds in (0..2000).step_by(5) {
+        let (steps, record) = looks.look(seconds, &Outcome::Done);
+        if aborts(&steps) > 0 {
+            asked.push(seconds);
+        }
+        if others_from.is_none() && steps.iter().any(|step| step.key() == "move other") {
+            others_from = Some((seconds, record));
+        }
+    }
+    assert_eq!(asked, [100, 130, 160, 220, 340, 580, 880, 1180, 1480, 1780]);
+    let (since, record) = others_from.unwrap();
+    assert_eq!((since, &record.state), (220, &InstanceState::Overdue));
+    assert!(record.error.as_deref().unwrap().contains("does not stop"), "{record:?}");
+    assert_eq!(record.aborted_at, Some(Time(at(100))));
+    // It has been stopped after all.
+    looks.state().migrations[0].phase = MigrationPhase::Cancelled;
+    looks.state().servers[0].status = ServerStatus::Active;
+    let (_, record) = looks.look(2000, &Outcome::Done);
+    assert_eq!(record.state, InstanceState::Failed);
+    assert_eq!(record.error.as_deref(), Some("it took longer than 100 s, and was stopped"));
+}
+
+#[test]
+fn a_stop_that_nova_refuses_is_told_with_its_reason() {
+    let running = migration(1, "a", MigrationKind::Live, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Migrating), running);
+    looks.settings.timeout = Duration::from_secs(100);
+    looks.look(0, &Outcome::Done);
+    let denied = Outcome::Failed { category: "denied", message: "abort migration 1: permission denied".into() };
+    let (_, record) = looks.look(100, &denied);
+    let told = "it took longer than 100 s, and is not stopped: abort migration 1: permission denied";
+    assert_eq!((&record.state, record.error.as_deref()), (&InstanceState::Aborting, Some(told)));
+    let (_, record) = looks.look(225, &denied);
+    assert_eq!((&record.state, record.error.as_deref()), (&InstanceState::Overdue, Some(told)));
+}
+
+#[test]
+fn a_record_that_a_restart_of_the_compute_service_left_open_holds_no_server_up() {
+    for phase in [MigrationPhase::Queued, MigrationPhase::Preparing] {
+        // Of somebody else's, from before the drain.
+        let left_open = migration(1, "a", MigrationKind::Live, phase.clone());
+        let mut looks = Looks::at(server("a", ServerStatus::Active), left_open.clone());
+        let (steps, record) = looks.look(30, &Outcome::Done);
+        assert!(steps.is_empty() && record.state.is_in_flight(), "{phase:?}: the move may have begun just now");
+        let (_, record) = looks.look(61, &Outcome::Done);
+        assert_eq!((&record.state, record.attempts), (&InstanceState::Failed, 1), "{phase:?}");
+        let (steps, _) = looks.look(200, &Outcome::Done);
+        assert_eq!(steps.iter().map(Step::key).collect::<Vec<_>>(), ["move a"], "{phase:?}");
+        // And one that the server bears out may wait for as long as it likes.
+        let mut looks = Looks::at(server("a", ServerStatus::Migrating), left_open);
+        looks.settings.concurrency = 2;
+        let (_, record) = looks.look(4000, &Outcome::Done);
+        assert!(record.state.is_in_flight(), "{phase:?}");
+    }
+}
+
+#[test]
+fn a_record_of_a_server_that_does_not_come_holds_no_end_up() {
+    let mut coming = migration(1, "b", MigrationKind::Live, MigrationPhase::Queued);
+    (coming.source, coming.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut seen = with_servers(Vec::new());
+    let elsewhere = |status| Some(Server { host: Some("hv-9".into()), ..server("b", status) });
+    let look = |seen: &mut DrainSeen, b: Option<Server>, seconds: u64| {
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.migrations = vec![coming.clone()];
+            state.left = [("b".into(), b)].into();
+        }
+        let plan = decide(seen, &settings(1), at(seconds));
+        (plan.empty, plan.steps.len())
+    };
+    assert_eq!(look(&mut seen, elsewhere(ServerStatus::Active), 30), (false, 1), "it may have begun just now");
+    assert_eq!(look(&mut seen, elsewhere(ServerStatus::Active), 61), (true, 0));
+    assert_eq!(look(&mut seen, None, 30), (true, 0), "it is gone");
+    assert_eq!(look(&mut seen, elsewhere(ServerStatus::Migrating), 4000), (false, 1));
+    // Once asked to stop, it is left alone for a while.
+    seen.stopping = [("1".into(), at(4030))].into();
+    assert_eq!(look(&mut seen, elsewhere(ServerStatus::Migrating), 4000), (false, 0));
+    assert_eq!(look(&mut seen, elsewhere(ServerStatus::Migrating), 4030), (false, 1));
+}
+
+#[test]
+fn a_move_is_confirmed_once_and_the_cleaning_up_may_take_its_time() {
+    let moved = migration(1, "a", MigrationKind::Cold, MigrationPhase::Unconfirmed);
+    let mut looks = Looks::at(server("other-too", ServerStatus::Suspended), moved);
+    let there = Server { host: Some("hv-2".into()), ..server("a", ServerStatus::VerifyResize) };
+    looks.state().left = [("a".into(), Some(there))].into();
+    let confirms = |steps: &[Step]| steps.iter().filter(|step| step.key() == "confirm a").count();
+    let (steps, record) = looks.look(10, &Outcome::Done);
+    assert_eq!((confirms(&steps), &record.state), (1, &InstanceState::Confirming));
+    // Nova works on it, and would refuse a second yes.
+    looks.state().migrations[0].phase = MigrationPhase::Confirming;
+    for seconds in [15, 600, 3599] {
+        let (steps, record) = looks.look(seconds, &Outcome::Done);
+        assert_eq!((confirms(&steps), &record.state, &record.error), (0, &InstanceState::Confirming, &None));
+    }
+    let (steps, record) = looks.look(3600, &Outcome::Done);
+    assert_eq!((confirms(&steps), &record.state), (0, &InstanceState::Overdue));
+    assert!(record.error.as_deref().unwrap().contains("being confirmed for too long"), "{record:?}");
+    assert!(steps.iter().any(|step| step.key() == "move other"), "the others go on");
+    looks.state().migrations[0].phase = MigrationPhase::Completed;
+    if let Some(Some(server)) = looks.state().left.get_mut(&InstanceId::from("a")) {
+        server.status = ServerStatus::ShutOff;
+    }
+    assert_eq!(looks.look(3700, &Outcome::Done).1.state, InstanceState::Moved);
+}
+
+#[test]
+fn a_deleted_eviction_waits_for_what_is_overdue_too() {
+    let mut looks =
+        Looks::at(server("a", ServerStatus::Resize), migration(1, "a", MigrationKind::Cold, MigrationPhase::Running));
+    looks.look(0, &Outcome::Done);
+    let (_, record) = looks.look(4000, &Outcome::Done);
+    assert_eq!(record.state, InstanceState::Overdue);
+    assert!(decide(&looks.seen, &looks.settings, at(4001)).hold);
+    let mut eviction = (*looks.seen.eviction).clone();
+    eviction.metadata.deletion_timestamp = Some(Time(at(4010)));
+    eviction.metadata.finalizers = Some(vec![labels::EVICTION_FINALIZER.into()]);
+    looks.seen.eviction = Arc::new(eviction);
+    let leaving = decide(&looks.seen, &looks.settings, at(4011));
+    assert!(leaving.hold, "it still moves: {:?}", leaving.status);
+    assert!(state_of(&leaving, "a").state.is_under_way());
+    looks.settings.release = Duration::from_secs(600);
+    assert!(decide(&looks.seen, &looks.settings, at(4600)).hold, "for as long as was asked for");
+    assert!(!decide(&looks.seen, &looks.settings, at(4610)).hold);
+}
+
+#[test]
+fn one_that_stands_back_only_waits() {
+    let mut seen = with_servers(vec![server("a", ServerStatus::Active)]);
+    seen.stands_back_for = Some("by-hand".into());
+    assert!(!seen.wants_cloud());
+    let plan = decide(&seen, &settings(1), START);
+    assert_eq!((plan.steps.len(), plan.status.instances().len(), plan.hold), (0, 0, false));
+    let said = conditions::find(&plan.status.conditions, "Evicting").unwrap();
+    assert_eq!((said.is_true(), said.message.as_str()), (true, "Running; Eviction by-hand drains this host"));
+    assert!(plan.again.is_some());
+}
+
+#[test]
+fn what_keeps_the_drain_waiting_for_room_is_said() {
+    let mut seen = with_servers(vec![server("a", ServerStatus::Active)]);
+    let mut settings = settings(1);
+    let said = |seen: &DrainSeen, settings: &DrainSettings| {
+        let plan = decide(seen, settings, START);
+        let message = conditions::find(&plan.status.conditions, "Evicting").unwrap().message.clone();
+        (plan.steps.len(), message)
+    };
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.room_unknown = Some("find candidates: unavailable".into());
+    }
+    assert_eq!(said(&seen, &settings), (1, "Running".into()), "the scheduler asks Placement itself");
+    settings.target_concurrency = 1;
+    let (starts, message) = said(&seen, &settings);
+    assert_eq!(starts, 0);
+    assert!(message.contains("Placement does not answer: find candidates: unavailable"), "{message}");
+    // All who have room are out of the question, which is something else than no room.
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.room_unknown = None;
+        state.room = [("a".into(), Vec::new())].into();
+        state.no_room = [("a".into(), "every host with room for it is out of the question (2 disabled)".into())].into();
+    }
+    let (_, message) = said(&seen, &settings);
+    assert!(message.contains("out of the question (2 disabled)"), "{message}");
 }

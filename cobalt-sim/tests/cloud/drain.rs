@@ -8,7 +8,7 @@ use std::{
 use cobalt_core::{
     api::{EvictedInstance, Eviction, EvictionSpec, Hypervisor, HypervisorSpec, InstanceState, MoveKind},
     ids::{HostName, InstanceId},
-    nova::{BlockMigration, MigrationKind, MigrationPhase, NovaClient, PlacementClient, ServerStatus},
+    nova::{BlockMigration, GroupPolicy, MigrationKind, MigrationPhase, NovaClient, PlacementClient, ServerStatus},
     operator::{DrainSettings, Operator, Settings},
     runtime::shutdown::Shutdown,
 };
@@ -61,9 +61,13 @@ impl Rig {
 
     /// What the maintenance stage does: the service is disabled, and the Hypervisor says so.
     async fn disable(&self, host: &HostName) {
+        self.disable_service(host).await;
+        self.say_disabled(host, true).await;
+    }
+
+    async fn disable_service(&self, host: &HostName) {
         let service = self.service(host).await;
         self.nova.disable_service(&service.id, "maintenance").await.unwrap();
-        self.say_disabled(host, true).await;
     }
 
     async fn say_disabled(&self, host: &HostName, disabled: bool) {
@@ -383,7 +387,7 @@ async fn servers_that_are_shut_off_move_cold_and_are_confirmed() {
     let vms = rig.servers_on(&host).await;
     rig.region.world().guest_shutdown(&vms[0]).unwrap();
     // One that its owner resized: it waits for a yes where it is now.
-    rig.nova.cold_migrate(&vms[1]).await.unwrap();
+    rig.nova.cold_migrate(&vms[1], None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(rig.nova.server(&vms[1]).await.unwrap().status, ServerStatus::VerifyResize);
     let now_on = rig.nova.server(&vms[1]).await.unwrap().host.unwrap();
@@ -402,7 +406,7 @@ async fn servers_that_are_shut_off_move_cold_and_are_confirmed() {
     assert!(rig.nova.migrations(&host).await.unwrap().iter().all(|one| one.phase.is_over()));
 
     // And the host where it went to: confirmed first, then moved.
-    rig.nova.cold_migrate(&vms[1]).await.unwrap();
+    rig.nova.cold_migrate(&vms[1], None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(20)).await;
     let there = rig.nova.server(&vms[1]).await.unwrap().host.unwrap();
     rig.ready_to_drain(&there).await;
@@ -440,7 +444,7 @@ async fn what_is_on_its_way_to_the_host_is_stopped_or_awaited() {
     rig.nova.enable_service(&service.id).await.unwrap();
     let full = rig.service(&hosts[2]).await;
     rig.nova.disable_service(&full.id, "so that it goes to the first").await.unwrap();
-    rig.nova.cold_migrate(&vm).await.unwrap();
+    rig.nova.cold_migrate(&vm, None).await.unwrap();
     rig.nova.enable_service(&full.id).await.unwrap();
     rig.nova.disable_service(&service.id, "again").await.unwrap();
     rig.evict("again", &host).await;
@@ -488,6 +492,10 @@ async fn drains_share_the_limits_of_the_region_and_of_targets() {
         (drain.concurrency, drain.region_concurrency, drain.target_concurrency) = (4, 3, 1);
     };
     for host in &hosts[..2] {
+        // Cold moves have targets as live ones do.
+        for vm in &rig.servers_on(host).await[..2] {
+            rig.region.world().guest_shutdown(vm).unwrap();
+        }
         rig.ready_to_drain(host).await;
         rig.disable(host).await;
         rig.evict(host.as_str(), host).await;
@@ -702,10 +710,12 @@ async fn of_two_evictions_of_one_host_the_older_works_and_both_end() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     rig.evict(host.as_str(), &host).await;
     rig.drains(with_concurrency(1));
-    rig.until_eviction(host.as_str(), "standing back", |found| {
-        message(found, EVICTING) == Some("Running; Eviction by-hand drains this host")
-    })
-    .await;
+    let back = rig
+        .until_eviction(host.as_str(), "standing back", |found| {
+            message(found, EVICTING) == Some("Running; Eviction by-hand drains this host")
+        })
+        .await;
+    assert!(instances(&back).is_empty(), "it only waits: {back:?}");
     rig.drained("by-hand").await;
     rig.drained(host.as_str()).await;
     assert_eq!(rig.most_at_once(&host).await, 1);
@@ -752,4 +762,176 @@ async fn one_that_only_observes_says_what_it_would_move_and_moves_nothing() {
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(rig.moves_from(&host).await, BTreeMap::new());
     assert_eq!(rig.eviction_named(host.as_str()).await.resource_version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_hears_no_stop_keeps_one_server_and_not_the_others() {
+    let timing = Timing { copy_per_gib: Duration::from_secs(20), ..Timing::default() };
+    let region = Region::builder().hosts(3).vms_per_host(0).cells([(64, 128)]).timing(timing).seed(4).build();
+    let rig = Rig::new(region).await;
+    let (host, world) = (rig.region.hosts()[0].clone(), rig.region.world());
+    world.add_flavor(Flavor::new("huge", "h1", 1, 51_200));
+    let huge = rig.region.boot(&host, "huge").unwrap();
+    let small: Vec<_> = (0..3).map(|_| rig.region.boot(&host, "1").unwrap()).collect();
+    world.set_parallel_migrations(4);
+    world.set_aborts_heard(false);
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    rig.drains(settings(|drain| (drain.concurrency, drain.timeout) = (1, Duration::from_secs(60))));
+    rig.evict(host.as_str(), &host).await;
+    let stuck = rig
+        .until_eviction(host.as_str(), "alone with the one that does not stop", |found| {
+            let records = instances(found);
+            let state = |vm: &InstanceId| records.get(vm.as_str()).map(|one| one.state.clone());
+            state(&huge) == Some(InstanceState::Overdue)
+                && small.iter().all(|vm| state(vm) == Some(InstanceState::Moved))
+        })
+        .await;
+    assert_eq!(rig.servers_on(&host).await, std::slice::from_ref(&huge));
+    assert!(message(&stuck, EVICTING).unwrap().contains("does not stop"), "{stuck:?}");
+    assert!(!stuck.metadata.finalizers.clone().unwrap_or_default().is_empty(), "it still moves");
+    assert!(rig.nova.faults().calls("abort_migration") <= 6, "{}", rig.nova.faults().calls("abort_migration"));
+    for (what, vm) in [("InstanceMoved", &small[0]), ("MigrationStopped", &huge), ("MigrationOverdue", &huge)] {
+        let told =
+            async || rig.events().await.iter().any(|(reason, note)| reason == what && note.contains(vm.as_str()));
+        rig.wait(what, told).await;
+    }
+    let done = rig.drained(host.as_str()).await;
+    assert_eq!(
+        (&instances(&done)[huge.as_str()].state, instances(&done)[huge.as_str()].attempts),
+        (&InstanceState::Moved, 1)
+    );
+    assert_eq!(world.check(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_a_restart_of_a_compute_service_left_open_cost_minutes_and_not_hours() {
+    let timing = Timing { copy_per_gib: Duration::from_secs(10), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(2).timing(timing).seed(4).build()).await;
+    let (hosts, world) = (rig.region.hosts(), rig.region.world());
+    let (host, source) = (hosts[0].clone(), hosts[1].clone());
+    // One on its way to the host, behind another one in the queue, and forgotten there.
+    let coming = rig.servers_on(&source).await;
+    for vm in &coming {
+        rig.nova.live_migrate(vm, Some(&host), BlockMigration::Auto).await.unwrap();
+    }
+    world.forget_migration(&coming[1]);
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    let began = tokio::time::Instant::now();
+    rig.drains(with_concurrency(2));
+    rig.evict(host.as_str(), &host).await;
+    // And one on its way from the host.
+    let queued = async || {
+        let all = rig.nova.migrations(&host).await.unwrap();
+        all.into_iter().find(|one| one.source == host && one.phase == MigrationPhase::Queued)
+    };
+    rig.wait("one queues", async || queued().await.is_some()).await;
+    let forgotten = queued().await.unwrap();
+    world.forget_migration(&forgotten.server);
+    let done = rig.drained(host.as_str()).await;
+    assert!(began.elapsed() < Duration::from_secs(600), "{:?}", began.elapsed());
+    assert_eq!(instances(&done)[forgotten.server.as_str()].attempts, 2);
+    let open: Vec<_> =
+        rig.nova.migrations(&host).await.unwrap().into_iter().filter(|one| !one.phase.is_over()).collect();
+    assert_eq!(open.len(), 2, "nobody has closed them: {open:?}");
+    assert!(rig.nova.faults().calls("abort_migration") <= 4, "{}", rig.nova.faults().calls("abort_migration"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_that_takes_its_time_is_no_failure() {
+    let timing = Timing { confirm: Duration::from_secs(90), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(2).vms_per_host(2).timing(timing).seed(4).build()).await;
+    let host = rig.region.hosts()[0].clone();
+    let vms = rig.servers_on(&host).await;
+    for vm in &vms {
+        rig.region.world().guest_shutdown(vm).unwrap();
+    }
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    rig.drains(with_concurrency(2));
+    rig.evict(host.as_str(), &host).await;
+    let done = rig.drained(host.as_str()).await;
+    for vm in &vms {
+        let record = &instances(&done)[vm.as_str()];
+        assert_eq!((record.attempts, &record.error, &record.state), (1, &None, &InstanceState::Moved), "{record:?}");
+    }
+    assert_eq!(rig.nova.faults().calls("confirm_migration"), 2);
+    assert!(!rig.events().await.iter().any(|(reason, _)| reason == "MigrationFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_are_out_of_the_question_are_named_as_in_the_plan() {
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(1).seed(4).build()).await;
+    let hosts = rig.region.hosts();
+    for host in &hosts {
+        rig.disable_service(host).await;
+    }
+    rig.ready_to_drain(&hosts[0]).await;
+    rig.say_disabled(&hosts[0], true).await;
+    rig.drains(with_concurrency(1));
+    rig.evict("first", &hosts[0]).await;
+    let blocked = rig.until_eviction("first", "blocked", |found| reason(found, EVICTING) == Some("Blocked")).await;
+    let said = message(&blocked, EVICTING).unwrap();
+    assert!(said.contains("every host with room for it is out of the question (2 disabled)"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_whose_hypervisor_has_gone_is_let_go_with_a_warning() {
+    let timing = Timing { copy_per_gib: Duration::from_secs(300), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(2).vms_per_host(1).timing(timing).seed(4).build()).await;
+    let host = rig.region.hosts()[0].clone();
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    rig.drains(with_concurrency(1));
+    rig.evict(host.as_str(), &host).await;
+    rig.until_eviction(host.as_str(), "moving", |found| {
+        instances(found).values().any(|one| one.state == InstanceState::Migrating)
+    })
+    .await;
+    rig.hypervisors().delete(host.as_str(), &DeleteParams::default()).await.unwrap();
+    rig.evictions().delete(host.as_str(), &DeleteParams::default()).await.unwrap();
+    rig.wait("gone", async || rig.evictions().get_opt(host.as_str()).await.unwrap().is_none()).await;
+    let told = async || {
+        let events = rig.events().await;
+        events.iter().any(|(reason, note)| reason == "WithdrawnUnseen" && note.contains("1 instances may still move"))
+    };
+    rig.wait("told", told).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_of_a_group_do_not_go_where_its_policy_forbids() {
+    let rig = Rig::new(Region::builder().hosts(4).vms_per_host(0).seed(4).build()).await;
+    let (hosts, world) = (rig.region.hosts(), rig.region.world());
+    let apart: Vec<_> = hosts[..3].iter().map(|host| rig.region.boot(host, "1").unwrap()).collect();
+    let together: Vec<_> = (0..2).map(|_| rig.region.boot(&hosts[0], "1").unwrap()).collect();
+    let soft: Vec<_> = (0..2).map(|_| rig.region.boot(&hosts[0], "1").unwrap()).collect();
+    world.add_server_group("apart", GroupPolicy::AntiAffinity { per_host: 1 }, &apart).unwrap();
+    world.add_server_group("together", GroupPolicy::Affinity, &together).unwrap();
+    world.add_server_group("soft", GroupPolicy::SoftAffinity, &soft).unwrap();
+    // The only host that may take the first one takes nobody now.
+    let last = rig.service(&hosts[3]).await;
+    rig.nova.disable_service(&last.id, "for a while").await.unwrap();
+    rig.ready_to_drain(&hosts[0]).await;
+    rig.disable(&hosts[0]).await;
+    rig.drains(with_concurrency(2));
+    rig.evict("first", &hosts[0]).await;
+    let blocked = rig.until_eviction("first", "blocked", |found| reason(found, EVICTING) == Some("Blocked")).await;
+    let records = instances(&blocked);
+    let error = |vm: &InstanceId| records[vm.as_str()].error.clone().unwrap_or_default();
+    assert!(error(&apart[0]).contains("1 disabled, 2 with a member of its server group"), "{}", error(&apart[0]));
+    for vm in &together {
+        assert!(error(vm).contains("2 without a member of its server group"), "{}", error(vm));
+    }
+    assert!(
+        soft.iter().all(|vm| records[vm.as_str()].state == InstanceState::Moved),
+        "a wish keeps nobody: {records:?}"
+    );
+    let asked = rig.nova.faults().calls("server_groups");
+    assert!((1..=3).contains(&asked), "{asked}");
+    rig.nova.enable_service(&last.id).await.unwrap();
+    rig.until_eviction("first", "gone on", |found| instances(found)[apart[0].as_str()].state == InstanceState::Moved)
+        .await;
+    assert_eq!(rig.nova.server(&apart[0]).await.unwrap().host.as_ref(), Some(&hosts[3]));
+    assert_eq!(rig.servers_on(&hosts[0]).await.len(), 2, "they want to stay together, and Nova lets them go nowhere");
 }

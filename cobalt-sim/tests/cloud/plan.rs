@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use cobalt_core::{
     api::MoveKind,
     ids::{HostName, InstanceId},
-    nova::{BlockMigration, NovaClient, PlacementClient, ServerStatus},
+    nova::{BlockMigration, GroupPolicy, NovaClient, PlacementClient, ServerStatus},
     operator::eviction::{EvictionPlan, PlanOptions, PlannedMove, Risk, plan},
 };
-use cobalt_sim::{Driver, Flavor, Region, SimNova};
+use cobalt_sim::{Driver, Flavor, Region, SimNova, faults::Failure};
 
 async fn planned(region: &Region, nova: &SimNova, host: &HostName) -> EvictionPlan {
     plan(nova, &region.placement(), host, &PlanOptions::default()).await.unwrap()
@@ -132,4 +132,34 @@ async fn another_hypervisor_is_no_place_and_an_unknown_or_dead_host_no_plan() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     let dead = planned(&region, &nova, &host).await;
     assert!(dead.stuck().next().unwrap().why_not.as_deref().unwrap().contains("only evacuated"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_are_kept_to_also_among_those_that_move_in_the_same_drain() {
+    let region = Region::builder().hosts(4).vms_per_host(0).seed(6).build();
+    let (nova, hosts, world) = (region.nova(), region.hosts(), region.world());
+    let boot = |host: &HostName| region.boot(host, "1").unwrap();
+    // Two a host, of whom one host has two already and another one: one place is left there, and two on the last.
+    let apart: Vec<_> = [0, 0, 0, 0, 1, 1, 2].map(|host| boot(&hosts[host])).into();
+    world.add_server_group("apart", GroupPolicy::AntiAffinity { per_host: 2 }, &apart).unwrap();
+    let alone = boot(&hosts[0]);
+    world.add_server_group("alone", GroupPolicy::Affinity, std::slice::from_ref(&alone)).unwrap();
+    let soft = boot(&hosts[0]);
+    world.add_server_group("soft", GroupPolicy::SoftAntiAffinity, &[soft]).unwrap();
+    let found = planned(&region, &nova, &hosts[0]).await;
+    let moves = by_id(&found);
+    let went: Vec<_> = apart[..4].iter().filter_map(|vm| moves[vm].target.clone()).collect();
+    let to = |host: &HostName| went.iter().filter(|target| *target == host).count();
+    assert_eq!((to(&hosts[1]), to(&hosts[2]), to(&hosts[3])), (0, 1, 2), "{found:#?}");
+    let stays: Vec<_> = found.stuck().collect();
+    assert_eq!(stays.len(), 2, "{stays:#?}");
+    let why = |id: &InstanceId| moves[id].why_not.clone().unwrap_or_default();
+    let fourth = stays.iter().find(|one| one.id != alone).unwrap();
+    assert!(why(&fourth.id).contains("3 with a member of its server group"), "{}", why(&fourth.id));
+    assert!(why(&alone).contains("3 without a member of its server group"), "{}", why(&alone));
+    assert!(found.notes.iter().any(|note| note.starts_with("1 server is in a server group whose policy is a wish")));
+    // Who may not ask for groups gets a plan all the same, which says so.
+    nova.faults().fail_next("server_groups", Failure::Denied);
+    let blind = planned(&region, &nova, &hosts[0]).await;
+    assert!(blind.would_succeed && blind.notes.iter().any(|note| note.starts_with("server groups were not seen")));
 }

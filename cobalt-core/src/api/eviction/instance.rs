@@ -93,6 +93,8 @@ words! {
         Migrating = "Migrating",
         /// It took too long and was asked to stop.
         Aborting = "Aborting",
+        /// It takes too long and does not stop, or cannot be stopped. It is waited for, but not by the others.
+        Overdue = "Overdue",
         /// It has moved while shut off, or was resized, and that is being confirmed.
         Confirming = "Confirming",
         /// A move failed; it is tried again soon.
@@ -107,9 +109,14 @@ words! {
 }
 
 impl InstanceState {
-    /// Whether a move of it is under way: such instances are what the limits count.
+    /// Whether a move of it has a place: such instances are what the limits count.
     pub fn is_in_flight(&self) -> bool {
         matches!(self, Self::Queued | Self::Migrating | Self::Aborting | Self::Confirming)
+    }
+
+    /// Whether a move of it is under way, with a place or without: such instances are what an Eviction waits for.
+    pub fn is_under_way(&self) -> bool {
+        self.is_in_flight() || *self == Self::Overdue
     }
 
     /// Whether it has left the host.
@@ -144,7 +151,7 @@ pub struct EvictedInstance {
     #[serde(deserialize_with = "tolerant::or_default")]
     pub name: String,
 
-    /// Where it is on its way: Pending, Waiting, Queued, Migrating, Aborting, Confirming, Failed, Blocked, Moved, Gone.
+    /// Where it is: Pending, Waiting, Queued, Migrating, Aborting, Overdue, Confirming, Failed, Blocked, Moved, Gone.
     #[serde(deserialize_with = "tolerant::or_default")]
     pub state: InstanceState,
 
@@ -173,11 +180,15 @@ pub struct EvictedInstance {
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
 
+    /// When the last move was first asked to stop, if it was.
+    #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
+    pub aborted_at: Option<Time>,
+
     /// When the last move ended, well or not.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
 
-    /// Not before this time it is tried again.
+    /// Not before this time it is tried again, or asked to stop again.
     #[serde(deserialize_with = "tolerant::option", skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Time>,
 }

@@ -17,18 +17,18 @@ use tokio::time::Instant;
 use super::{
     act::Act,
     counts::Counts,
-    decide::{DrainPlan, decide, in_flight},
+    decide::{DrainPlan, Step, decide, elapsed, in_flight},
     observe::{Asked, observe},
     say,
     seen::{DrainSeen, HostSeen, InFlight, is_held, is_over},
-    settings::DrainSettings,
+    settings::{DrainSettings, stop_again},
 };
 use crate::{
     api::{
         Condition, EvictedInstance, Eviction, EvictionStatus, Hypervisor, InstanceState, condition_types, conditions,
         labels, reasons,
     },
-    ids::HostName,
+    ids::{HostName, MigrationId},
     operator::{Action, AgentSeen, Cloud, Hand, Outcome, Progress, controller::FIELD_MANAGER, lives::Lives},
     publish::{self, newer},
     runtime::{
@@ -101,6 +101,8 @@ struct Memory {
     written: Option<Arc<Eviction>>,
     empty_since: Option<Timestamp>,
     asked: Asked,
+    /// The migrations to the host that were asked to stop: when first, and not before when again.
+    stopping: BTreeMap<MigrationId, [Timestamp; 2]>,
     /// When to look again, unless one of these versions of the Eviction and the Hypervisor has changed.
     rest: Option<(Instant, [Option<String>; 2])>,
 }
@@ -185,11 +187,15 @@ impl Context {
             cloud: HostSeen::NotAsked,
             elsewhere: InFlight::default(),
             empty_since: memory.empty_since,
+            stopping: memory.stopping.iter().map(|(id, [_, again])| (id.clone(), *again)).collect(),
             outcomes: BTreeMap::new(),
         };
         if seen.wants_cloud() {
             let now = drains.clock.now();
             seen.cloud = observe(&drains.cloud, &drains.settings, &mut seen, &mut memory.asked, now).await;
+        }
+        if let HostSeen::Known(state) = &seen.cloud {
+            memory.stopping.retain(|id, _| state.migrations.iter().any(|one| one.id == *id && !one.phase.is_over()));
         }
         let now = drains.clock.now();
         let mut plan = self.decide_and_take_places(name, &mut seen, now);
@@ -218,11 +224,17 @@ impl Context {
                     "not done"
                 ),
             }
+            if let Step::Abort { migration, incoming: true, .. } = &act.step {
+                let [first, again] = memory.stopping.entry(migration.clone()).or_insert([now; 2]);
+                *again = now + stop_again(elapsed(*first, now));
+            }
             seen.outcomes.insert(act.key(), Outcome::of(&answer));
         }
         if !seen.outcomes.is_empty() {
             let decided = decide(&seen, &drains.settings, now);
+            let steps = std::mem::take(&mut plan.steps);
             plan = DrainPlan { again: decided.again.or(plan.again), ..decided };
+            name_targets(&mut plan, &steps);
             lock(&self.flights).insert(name.to_owned(), in_flight(&plan));
         }
         self.publish(&mut seen, &plan, memory).await?;
@@ -254,6 +266,14 @@ impl Context {
         })?;
         if found.is_none() {
             self.hold(eviction, false).await?;
+            let note = match under_way(eviction) {
+                0 => format!("The drain was called off after Hypervisor {host} had gone"),
+                moving => format!(
+                    "The drain was called off after Hypervisor {host} had gone; {moving} instances may still move, and \
+                     nobody watches them"
+                ),
+            };
+            self.drains.recorder.publish(Event::warning(eviction, "Drain", "WithdrawnUnseen", note));
         }
         Ok(())
     }
@@ -313,7 +333,7 @@ impl Context {
     }
 
     fn acts(&self, seen: &DrainSeen, plan: &DrainPlan) -> Vec<Act> {
-        let act = |step: &super::Step| Act {
+        let act = |step: &Step| Act {
             cloud: self.drains.cloud.clone(),
             host: seen.host.clone(),
             block: self.drains.settings.block_migration,
@@ -395,23 +415,18 @@ impl Context {
                 eviction = name, instance = record.id, state = %record.state, attempts = record.attempts,
                 target = record.target, error = record.error, "instance"
             );
-            let reason = match record.state {
-                InstanceState::Failed => "MigrationFailed",
-                InstanceState::Blocked => "InstanceBlocked",
-                _ => continue,
-            };
-            let why = record.error.as_deref().unwrap_or("nobody said why");
-            let note = format!("Instance {} ({}) does not move: {why}", record.id, record.name);
-            self.drains.recorder.publish(Event::warning(about, "Drain", reason, note));
+            if let Some(event) = instance_event(about, record) {
+                self.drains.recorder.publish(event);
+            }
         }
-        let running = plan.status.conditions.iter().any(say::is_running);
+        // Of several Evictions of one host only the one that works counts.
+        let running = seen.stands_back_for.is_none() && plan.status.conditions.iter().any(say::is_running);
         self.counts.progress(&name, running.then_some(&plan.status));
     }
 
     fn tell_of_release(&self, seen: &DrainSeen) {
         let about = seen.eviction.as_ref();
-        let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
-        let moving = records.filter(|record| record.state.is_in_flight()).count();
+        let moving = under_way(about);
         let event = if moving == 0 {
             Event::normal(about, "Drain", "Withdrawn", "The drain was called off; nothing of it moves any more")
         } else {
@@ -420,6 +435,46 @@ impl Context {
         };
         self.drains.recorder.publish(event);
     }
+}
+
+/// Writes down where those go that were told where to: until Nova has a record of it, nobody else knows.
+fn name_targets(plan: &mut DrainPlan, steps: &[Step]) {
+    for record in plan.status.instances.iter_mut().flatten().filter(|one| one.state == InstanceState::Queued) {
+        let told = steps.iter().find_map(|step| match step {
+            Step::Start { server, target, .. } if server.as_str() == record.id => target.as_ref(),
+            _ => None,
+        });
+        record.target = record.target.take().or(told.map(ToString::to_string));
+    }
+}
+
+/// How many instances of a drain move, by what it says.
+fn under_way(eviction: &Eviction) -> usize {
+    let records = eviction.status.iter().flat_map(EvictionStatus::instances);
+    records.filter(|record| record.state.is_under_way()).count()
+}
+
+/// What somebody should hear of one instance that has changed its state.
+fn instance_event(about: &Eviction, record: &EvictedInstance) -> Option<Event> {
+    let (id, name) = (&record.id, &record.name);
+    let why = record.error.as_deref().unwrap_or("nobody said why");
+    let (reason, what) = match record.state {
+        InstanceState::Moved => {
+            let to = record.target.as_deref().unwrap_or("another host");
+            return Some(Event::normal(
+                about,
+                "Drain",
+                "InstanceMoved",
+                format!("Instance {id} ({name}) is on {to} now"),
+            ));
+        }
+        InstanceState::Failed => ("MigrationFailed", "does not move"),
+        InstanceState::Blocked => ("InstanceBlocked", "does not move"),
+        InstanceState::Aborting => ("MigrationStopped", "is asked to stop moving"),
+        InstanceState::Overdue => ("MigrationOverdue", "does not arrive"),
+        _ => return None,
+    };
+    Some(Event::warning(about, "Drain", reason, format!("Instance {id} ({name}) {what}: {why}")))
 }
 
 fn about(name: &str) -> String {

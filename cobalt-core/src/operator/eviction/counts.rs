@@ -102,7 +102,7 @@ impl Counts {
                     outstanding: i64::try_from(status.outstanding_instances().len()).unwrap_or(i64::MAX),
                     memory_mb: status.outstanding_ram_mb.unwrap_or(0),
                     in_flight: count(InstanceState::is_in_flight),
-                    blocked: count(|state| *state == InstanceState::Blocked),
+                    blocked: count(|state| matches!(state, InstanceState::Blocked | InstanceState::Overdue)),
                 };
                 drains.insert(name.to_owned(), progress);
             }

@@ -11,13 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     movability::{self, Movability},
     say,
-    seen::{DrainSeen, HostSeen, HostState, InFlight, awaits_confirmation, is_disabled, is_over},
-    settings::DrainSettings,
+    seen::{DrainSeen, HostSeen, HostState, InFlight, has_moved, is_borne_out, is_disabled, is_over},
+    settings::{DrainSettings, stop_again},
+    targets,
 };
 use crate::{
     api::{EvictedInstance, EvictionStatus, InstanceState, MoveKind},
     ids::{HostName, InstanceId, MigrationId},
-    nova::{Migration, MigrationKind, MigrationPhase, Server, ServerStatus},
+    nova::{Migration, MigrationKind, MigrationPhase, Server, ServerStatus, TaskState},
     operator::Outcome,
 };
 
@@ -30,8 +31,18 @@ const KEPT: usize = 512;
 /// What is said of a server that Nova has been moving for too long without a migration.
 const STUCK: &str = "Nova says that it moves, and nothing moves it: its state has to be reset";
 
-/// What is said of a server whose move takes too long and is of a kind that cannot be stopped.
+/// What is said of a server whose move takes too long and cannot be stopped.
 const OVERDUE: &str = "its move takes too long and cannot be stopped; it is waited for";
+
+/// The same where Nova takes the wish to stop it, and nothing happens.
+const DEAF: &str = "its move takes too long and does not stop, although Nova was asked to; it is waited for";
+
+/// What is said of a server whose move is over, but for the cleaning up.
+const UNCLEAN: &str = "its move is being confirmed for too long; the log of nova-compute on the host it left says why";
+
+/// How long a move that was asked to stop may go on before it loses its place to the others. Nova stops one within
+/// seconds, or never.
+const STOPS_WITHIN: Duration = Duration::from_secs(120);
 
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +108,11 @@ pub fn decide(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp) -> Dra
     if is_over(seen) {
         return plan;
     }
+    if let Some(other) = &seen.stands_back_for {
+        say::stands_back(other, now, &mut plan.status);
+        plan.again = Some(settings.idle_poll);
+        return plan;
+    }
     if seen.is_expected() && !is_disabled(&seen.hypervisor) {
         say::not_disabled("hypervisor not disabled", now, &mut plan.status);
         plan.hold = seen.is_held();
@@ -130,10 +146,10 @@ pub fn decide(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp) -> Dra
 
 /// One look at a host that is being drained.
 fn drain(seen: &DrainSeen, state: &HostState, settings: &DrainSettings, now: Timestamp, plan: &mut DrainPlan) {
-    let acting = seen.outcomes.is_empty() && seen.stands_back_for.is_none();
+    let acting = seen.outcomes.is_empty();
     let mut vms = judge_all(seen, state, settings, now);
     if acting {
-        plan.steps = follow_ups(&vms);
+        plan.steps = follow_ups(vms.iter());
         plan.steps.extend(incoming_aborts(seen, state, now));
         plan.steps.extend(starts(&mut vms, seen, state, settings));
     }
@@ -145,15 +161,12 @@ fn drain(seen: &DrainSeen, state: &HostState, settings: &DrainSettings, now: Tim
     plan.status.outstanding_ram_mb =
         Some(outstanding.iter().map(|vm| i64::try_from(vm.memory_mb).unwrap_or(i64::MAX)).sum());
     plan.status.outstanding_instances = Some(outstanding.iter().map(|vm| vm.record.id.clone()).collect());
-    let busy = outstanding.iter().any(|vm| vm.record.state.is_in_flight());
+    let busy = outstanding.iter().any(|vm| vm.record.state.is_under_way());
     let waits = outstanding
         .iter()
         .any(|vm| matches!(vm.record.state, InstanceState::Pending | InstanceState::Waiting | InstanceState::Failed));
     plan.hold = busy || plan.steps.iter().any(|step| !matches!(step, Step::Abort { incoming: true, .. }));
     plan.hold |= seen.is_held() && waits;
-    if seen.stands_back_for.is_some() {
-        plan.hold = false;
-    }
     let refused = |outcome: &Outcome| matches!(outcome, Outcome::Failed { category, .. } if counts(category));
     let refused = seen.outcomes.values().any(refused);
     let retry = outstanding.iter().filter_map(|vm| vm.record.retry_at.as_ref()).map(|at| elapsed(now, at.0)).min();
@@ -196,22 +209,12 @@ fn leaving(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp, plan: &mu
         .filter(|record| !record.state.is_finished())
         .map(|record| record.id.as_str())
         .collect();
-    let mut under_way = false;
-    for vm in vms.values().filter(|vm| vm.record.state.is_in_flight() && ours.contains(vm.record.id.as_str())) {
-        under_way = true;
-        let server = InstanceId::new(&vm.record.id);
-        match (&vm.want, state.outgoing(&seen.host, &server, now)) {
-            (Want::Confirm, _) => plan.steps.push(Step::Confirm { server }),
-            (_, Some(migration)) if can_abort(migration) => {
-                plan.steps.push(Step::Abort { server, migration: migration.id.clone(), incoming: false });
-            }
-            _ => {}
-        }
+    let mine: Vec<(&InstanceId, &Vm)> =
+        vms.iter().filter(|(id, vm)| vm.record.state.is_under_way() && ours.contains(id.as_str())).collect();
+    plan.hold = !mine.is_empty();
+    if seen.outcomes.is_empty() {
+        plan.steps = follow_ups(mine.into_iter());
     }
-    if !seen.outcomes.is_empty() {
-        plan.steps.clear();
-    }
-    plan.hold = under_way;
     plan.status.instances = Some(kept(vms.into_values().map(|vm| vm.record)));
 }
 
@@ -268,9 +271,10 @@ fn is_on_its_way(seen: &DrainSeen, state: &HostState, id: &InstanceId, now: Time
     let Some(migration) = state.outgoing(&seen.host, id, now) else { return false };
     match state.left.get(id) {
         // Somebody's resize of long ago, confirmed or reverted since, whatever its record says.
-        Some(Some(server)) => !awaits_confirmation(migration) || server.status == ServerStatus::VerifyResize,
+        Some(Some(server)) if has_moved(migration) => server.status == ServerStatus::VerifyResize,
+        Some(Some(server)) => is_borne_out(migration, server, now),
         Some(None) => false,
-        None => !awaits_confirmation(migration),
+        None => !has_moved(migration),
     }
 }
 
@@ -290,9 +294,12 @@ impl Judge<'_> {
         }
         let mut vm = Vm { record, memory_mb: known.map_or(0, |server| server.memory_mb), want: Want::Nothing };
         let outgoing = self.state.outgoing(&self.seen.host, id, self.now);
+        let outgoing = outgoing.filter(|one| known.is_none_or(|server| is_borne_out(one, server, self.now)));
         match (server, outgoing) {
-            (Some(server), Some(migration)) => self.moves(&mut vm, server, migration),
-            (Some(server), None) => self.rests(&mut vm, server),
+            (Some(server), Some(migration)) if server.status != ServerStatus::VerifyResize => {
+                self.moves(&mut vm, migration);
+            }
+            (Some(server), _) => self.rests(&mut vm, server),
             (None, outgoing) => self.left(&mut vm, id, outgoing),
         }
         self.heed_outcomes(&mut vm, id);
@@ -300,43 +307,58 @@ impl Judge<'_> {
     }
 
     /// It is here and has a migration.
-    fn moves(&self, vm: &mut Vm, server: &Server, migration: &Migration) {
+    fn moves(&self, vm: &mut Vm, migration: &Migration) {
         let record = &mut vm.record;
-        let overdue = record.error.as_deref() == Some(OVERDUE);
-        let was_moving = record.state.is_in_flight() || overdue;
         record.how = Some(kind(migration));
         record.target = migration.destination.as_ref().map(ToString::to_string);
         record.attempts = record.attempts.max(1);
-        record.retry_at = None;
-        if !was_moving {
+        if !record.state.is_under_way() {
             record.requested_at = migration.created_at.map(time).or(Some(time(self.now)));
             (record.started_at, record.finished_at, record.error) = (None, None, None);
+            (record.aborted_at, record.retry_at) = (None, None);
         }
-        if server.status == ServerStatus::VerifyResize {
-            if overdue {
-                (vm.record.state, vm.record.error) = (InstanceState::Migrating, None);
-            }
-            self.to_confirm(vm);
-            return;
+        let queued = migration.phase == MigrationPhase::Queued;
+        let long = !queued && self.takes_too_long(record);
+        if (long || self.seen.is_leaving()) && can_abort(migration) {
+            self.stop(vm, migration);
+        } else if long {
+            overdue(record, OVERDUE);
+        } else {
+            record.state = if queued { InstanceState::Queued } else { InstanceState::Migrating };
+            (record.error, record.retry_at) = (None, None);
         }
-        if migration.phase == MigrationPhase::Queued {
-            record.state = InstanceState::Queued;
-            return;
-        }
+    }
+
+    /// Whether a move that has begun takes longer than it may. It begins when it is first seen to.
+    fn takes_too_long(&self, record: &mut EvictedInstance) -> bool {
         let began = record.started_at.get_or_insert_with(|| time(self.now)).0;
-        let long = elapsed(began, self.now) >= self.settings.timeout;
-        if record.state != InstanceState::Aborting {
-            record.state = InstanceState::Migrating;
-            record.error = None;
+        elapsed(began, self.now) >= self.settings.timeout
+    }
+
+    /// It is to be stopped. Asked once that is Nova's business; asked in vain it is asked again, but less and less often.
+    fn stop(&self, vm: &mut Vm, migration: &Migration) {
+        let record = &mut vm.record;
+        match record.aborted_at.as_ref().map(|at| elapsed(at.0, self.now)) {
+            None => (record.state, record.error) = (InstanceState::Aborting, Some(self.why_stopped())),
+            Some(since) if since < STOPS_WITHIN => record.state = InstanceState::Aborting,
+            Some(_) => {
+                record.state = InstanceState::Overdue;
+                // What Nova said to the wish tells more.
+                if record.error.as_ref().is_none_or(|error| *error == self.why_stopped()) {
+                    record.error = Some(DEAF.into());
+                }
+            }
         }
-        if long && can_abort(migration) {
-            record.error = Some(cut(&format!("it took longer than {} s", self.settings.timeout.as_secs())));
-            record.state = InstanceState::Aborting;
+        if record.retry_at.as_ref().is_none_or(|at| at.0 <= self.now) {
             vm.want = Want::Abort(migration.id.clone());
-        } else if long && record.state != InstanceState::Aborting {
-            // It goes on, but the others do not wait behind it.
-            (record.state, record.error) = (InstanceState::Blocked, Some(OVERDUE.into()));
         }
+    }
+
+    fn why_stopped(&self) -> String {
+        if self.seen.is_leaving() {
+            return "the drain was called off".into();
+        }
+        format!("it took longer than {} s", self.settings.timeout.as_secs())
     }
 
     /// It is here and has no migration.
@@ -345,11 +367,12 @@ impl Judge<'_> {
         match movability::of(server, self.settings.block_migration) {
             Movability::Moving => {
                 let record = &mut vm.record;
-                let known = record.state.is_in_flight() || record.error.as_deref() == Some(STUCK);
+                let known = record.state.is_under_way() || record.error.as_deref() == Some(STUCK);
                 if !known {
                     record.attempts = record.attempts.max(1);
                     record.requested_at = Some(time(now));
                     (record.started_at, record.error, record.finished_at) = (None, None, None);
+                    record.aborted_at = None;
                 }
                 record.retry_at = None;
                 let asked = record.requested_at.get_or_insert_with(|| time(now)).0;
@@ -361,12 +384,8 @@ impl Judge<'_> {
                     record.state = InstanceState::Queued;
                 }
             }
-            Movability::ToConfirm => self.to_confirm(vm),
-            _ if matches!(
-                vm.record.state,
-                InstanceState::Queued | InstanceState::Migrating | InstanceState::Aborting
-            ) =>
-            {
+            Movability::ToConfirm => self.to_confirm(vm, self.state.moved(&server.id)),
+            _ if was_to_move(&vm.record) && server.task != Some(TaskState::Deleting) => {
                 let error = self.why_not(&vm.record, server);
                 self.fail(&mut vm.record, &error);
             }
@@ -405,7 +424,8 @@ impl Judge<'_> {
         // Once its time has come it is asked even if Placement still says no: the scheduler may know better.
         if waits.is_none() && none && record.attempts == 0 {
             record.state = InstanceState::Blocked;
-            record.error = Some(cut(&format!("no other host has room for it: {}", say::wants(server))));
+            let why = self.state.no_room.get(&server.id).cloned();
+            record.error = Some(cut(&why.unwrap_or_else(|| targets::nobody(server, std::iter::empty()))));
             record.retry_at = Some(time(self.now + self.settings.blocked_retry));
             return;
         }
@@ -416,8 +436,19 @@ impl Judge<'_> {
         vm.want = Want::Start(how);
     }
 
-    fn to_confirm(&self, vm: &mut Vm) {
+    /// It has moved. The yes is said once: as long as that one is being worked on Nova refuses another.
+    fn to_confirm(&self, vm: &mut Vm, migration: Option<&Migration>) {
         let record = &mut vm.record;
+        if let Some(migration) = migration.filter(|one| one.phase == MigrationPhase::Confirming) {
+            (record.how, record.retry_at) = (Some(MoveKind::Cold), None);
+            let since = migration.updated_at.or(migration.created_at);
+            if since.is_some_and(|since| elapsed(since, self.now) >= self.settings.timeout) {
+                overdue(record, UNCLEAN);
+            } else {
+                (record.state, record.error) = (InstanceState::Confirming, None);
+            }
+            return;
+        }
         let waits = record.retry_at.as_ref().is_some_and(|at| at.0 > self.now);
         if matches!(record.state, InstanceState::Failed | InstanceState::Blocked) && waits {
             return;
@@ -432,7 +463,7 @@ impl Judge<'_> {
         let now = self.now;
         let Some(answer) = self.state.left.get(id) else {
             if outgoing.is_some() {
-                vm.record.state = InstanceState::Migrating;
+                self.arrives(&mut vm.record);
             }
             return;
         };
@@ -450,13 +481,13 @@ impl Judge<'_> {
         }
         record.target = server.host.as_ref().map(ToString::to_string);
         if server.status == ServerStatus::VerifyResize {
-            self.to_confirm(vm);
+            self.to_confirm(vm, outgoing);
             return;
         }
         let ends = outgoing.is_some_and(|migration| migration.kind == MigrationKind::Live);
         let settling = ends || matches!(server.status, ServerStatus::Resize | ServerStatus::Migrating);
-        if settling && record.state.is_in_flight() {
-            record.state = InstanceState::Migrating;
+        if settling && record.state.is_under_way() {
+            self.arrives(record);
             return;
         }
         record.state = InstanceState::Moved;
@@ -465,6 +496,15 @@ impl Judge<'_> {
         record.error = (server.status == ServerStatus::Error).then(|| {
             cut(&format!("it is in ERROR there: {}", server.fault.as_deref().unwrap_or("Nova does not say why")))
         });
+    }
+
+    /// It is over there, and its move is not at its end.
+    fn arrives(&self, record: &mut EvictedInstance) {
+        if self.takes_too_long(record) {
+            overdue(record, OVERDUE);
+        } else {
+            (record.state, record.error, record.retry_at) = (InstanceState::Migrating, None, None);
+        }
     }
 
     /// What became of this pass's steps about it.
@@ -477,7 +517,7 @@ impl Judge<'_> {
                 vm.record.state = InstanceState::Queued;
                 vm.record.requested_at = Some(time(self.now));
                 (vm.record.started_at, vm.record.finished_at, vm.record.target) = (None, None, None);
-                vm.record.error = None;
+                (vm.record.aborted_at, vm.record.error) = (None, None);
             }
             Some(Outcome::Failed { category, message }) if *category != NOT_FOUND => {
                 vm.record.requested_at = Some(time(self.now));
@@ -490,6 +530,21 @@ impl Judge<'_> {
                 self.refused(&mut vm.record, category, message);
             }
             _ => {}
+        }
+        if let Want::Abort(migration) = &vm.want
+            && let Some(answer) =
+                outcome(&Step::Abort { server: id.clone(), migration: migration.clone(), incoming: false })
+        {
+            let record = &mut vm.record;
+            let first = record.aborted_at.get_or_insert_with(|| time(self.now)).0;
+            record.retry_at = Some(time(self.now + stop_again(elapsed(first, self.now))));
+            record.error = Some(match answer {
+                Outcome::Done if record.state == InstanceState::Overdue => DEAF.into(),
+                Outcome::Done => self.why_stopped(),
+                Outcome::Underway(why) | Outcome::Failed { message: why, .. } => {
+                    cut(&format!("{}, and is not stopped: {why}", self.why_stopped()))
+                }
+            });
         }
     }
 
@@ -504,10 +559,7 @@ impl Judge<'_> {
     fn why_not(&self, record: &EvictedInstance, server: &Server) -> String {
         let ended = self.state.ended(&self.seen.host, &server.id);
         match ended.map(|migration| &migration.phase) {
-            _ if record.state == InstanceState::Aborting => {
-                let why = record.error.as_deref().unwrap_or("it took too long");
-                format!("{why}, and was stopped")
-            }
+            _ if record.aborted_at.is_some() => format!("{}, and was stopped", self.why_stopped()),
             Some(MigrationPhase::Cancelled) => "somebody stopped its migration".into(),
             Some(MigrationPhase::Failed) => match &server.fault {
                 Some(fault) => format!("its migration failed: {fault}"),
@@ -528,6 +580,20 @@ impl Judge<'_> {
     }
 }
 
+/// A move that goes on, but not at the cost of the others: it has no place any more.
+fn overdue(record: &mut EvictedInstance, why: &str) {
+    (record.state, record.error, record.retry_at) = (InstanceState::Overdue, Some(why.into()), None);
+}
+
+/// Whether an instance that rests should have moved. One that was resized to this host has come, and need not.
+fn was_to_move(record: &EvictedInstance) -> bool {
+    match record.state {
+        InstanceState::Queued | InstanceState::Migrating | InstanceState::Aborting => true,
+        InstanceState::Overdue => record.error.as_deref() != Some(UNCLEAN),
+        _ => false,
+    }
+}
+
 /// The server is gone, or somebody else was faster: the next look shows it.
 const NOT_FOUND: &str = "not_found";
 
@@ -537,7 +603,7 @@ fn counts(category: &str) -> bool {
 }
 
 /// Confirmations and stops, which need no place.
-fn follow_ups(vms: &BTreeMap<InstanceId, Vm>) -> Vec<Step> {
+fn follow_ups<'a>(vms: impl Iterator<Item = (&'a InstanceId, &'a Vm)>) -> Vec<Step> {
     let step = |(id, vm): (&InstanceId, &Vm)| match &vm.want {
         Want::Confirm => Some(Step::Confirm { server: id.clone() }),
         Want::Abort(migration) => {
@@ -545,11 +611,12 @@ fn follow_ups(vms: &BTreeMap<InstanceId, Vm>) -> Vec<Step> {
         }
         Want::Nothing | Want::Start(_) => None,
     };
-    vms.iter().filter_map(step).collect()
+    vms.filter_map(step).collect()
 }
 
 fn incoming_aborts(seen: &DrainSeen, state: &HostState, now: Timestamp) -> Vec<Step> {
-    let abortable = state.incoming(&seen.host, now).filter(|migration| can_abort(migration));
+    let waits = |one: &Migration| seen.stopping.get(&one.id).is_some_and(|again| *again > now);
+    let abortable = state.incoming(&seen.host, now).filter(|one| can_abort(one) && !waits(one));
     let step = |one: &Migration| Step::Abort { server: one.server.clone(), migration: one.id.clone(), incoming: true };
     abortable.map(step).collect()
 }
@@ -565,7 +632,7 @@ fn starts(
     let mine: Vec<&Vm> = vms.values().filter(|vm| vm.record.state.is_in_flight()).collect();
     let limit = settings.concurrency_for(&state.traits);
     // Those that take too long have lost their places, but not more of them than there are places.
-    let overdue = vms.values().filter(|vm| vm.record.error.as_deref() == Some(OVERDUE)).count();
+    let overdue = vms.values().filter(|vm| vm.record.state == InstanceState::Overdue).count();
     let mut free = limit.saturating_sub(mine.len()).min((2 * limit).saturating_sub(mine.len() + overdue));
     if settings.region_concurrency > 0 {
         free = free.min(settings.region_concurrency.saturating_sub(seen.elsewhere.total + mine.len()));
@@ -588,7 +655,7 @@ fn starts(
             break;
         }
         let mut target = None;
-        if settings.target_concurrency > 0 && how == MoveKind::Live {
+        if settings.target_concurrency > 0 {
             let Some(room) = state.room.get(&server) else {
                 // Who could take it was not answered: the scheduler knows, but then the limit could not be kept.
                 continue;
@@ -646,7 +713,7 @@ fn kept(records: impl Iterator<Item = EvictedInstance>) -> Vec<EvictedInstance> 
     all
 }
 
-fn can_abort(migration: &Migration) -> bool {
+pub(super) fn can_abort(migration: &Migration) -> bool {
     let early = matches!(migration.phase, MigrationPhase::Queued | MigrationPhase::Preparing | MigrationPhase::Running);
     migration.kind == MigrationKind::Live && early
 }

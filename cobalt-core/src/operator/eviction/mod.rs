@@ -14,7 +14,8 @@
 //!   ┌──────────────┐ in Nova too  ┌─────────┐   nothing left by libvirt     ┌───────────┐
 //!   │ not disabled │ ───────────▶ │ Running │ ────────────────────────────▶ │ Succeeded │  Evicting=False
 //!   └──────────────┘              └─────────┘                               └───────────┘
-//!          ▲                        │  ▲    ▲──────────────────────────────────┘ libvirt has instances again
+//!          ▲                        │  ▲    ▲──────────────────────────────────┘ libvirt has instances again,
+//!          │                        │  │                                         and the host is still disabled
 //!          └────────────────────────┘  │ something can move again
 //!            somebody enabled it    │  │
 //!                                   ▼  │ all that is left cannot move
@@ -35,17 +36,22 @@
 //!      │ pause over               │                 │      └──▶ Confirming ───┘
 //!      │                          ▼   too long      ▼
 //!   Failed ◀──────────────────────┴─── Aborting ◀───┘      deleted, from anywhere ──▶ Gone
+//!      │                                  └──▶ Overdue ──▶ Failed, Moved
 //!      │ tried too often
 //!      ▼            pause over, or room, or it can move again
 //!   Blocked ──────────────────────────────────────────────────▶ Pending
 //! ```
+//!
+//! `Overdue` is one that takes too long and does not stop, or cannot be stopped, whether it moves or is confirmed. It is
+//! waited for, but has no place any more.
 //!
 //! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted. One that waits too long is
 //! blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
 //!
 //! Nova's word counts, not ours: a server that Nova says is moving is moving, whoever asked for it, and one that is
 //! elsewhere has moved. So a crash between asking and writing down forgets at most a number, and nothing is asked to
-//! move twice: Nova marks a server before it answers, and each step looks at that mark.
+//! move twice: Nova marks a server before it answers, and each step looks at that mark. A record of a migration counts
+//! together with that mark, or while it is young: records may be left open for ever.
 //!
 //! # Deleting an Eviction
 //!
@@ -55,12 +61,13 @@
 //!
 //! # Several Evictions of one host
 //!
-//! The oldest works; the others say so and end with it.
+//! The oldest works; the others say so, ask nobody, and have their turn when it has ended.
 
 mod act;
 mod controller;
 mod counts;
 mod decide;
+mod groups;
 mod movability;
 mod observe;
 mod plan;

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
+    groups::Groups,
     movability::{self, Movability},
-    seen::{DrainSeen, HostSeen, HostState, Room, awaits_confirmation, is_leftover},
+    seen::{DrainSeen, HostSeen, HostState, Room, has_moved, is_leftover, is_open, is_young},
     settings::DrainSettings,
     targets,
 };
@@ -19,7 +20,7 @@ use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
     ids::{HostName, InstanceId, ProviderId},
-    nova::{NovaHypervisor, PlacementClient, Resources, Server, view},
+    nova::{NovaHypervisor, Resources, Server, ServerStatus, view},
     operator::{Cloud, CloudSeen, Snapshot, acting},
     runtime::shutdown::Chain,
 };
@@ -27,13 +28,19 @@ use crate::{
 /// How long an answer of Placement is good for. What it is asked for is advice; the scheduler decides.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
+/// How many servers are asked in one look whether they move, because there are open records of old that say so.
+const DOUBTED: usize = 20;
+
 /// What was asked not long ago, of one drain.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     candidates: BTreeMap<Shape, (Instant, Vec<(ProviderId, Resources)>)>,
     allocations: Option<(Instant, BTreeMap<InstanceId, Resources>)>,
+    groups: Option<(Instant, Groups)>,
     /// Servers of old records that turned out to be none of our business.
     strangers: BTreeSet<InstanceId>,
+    /// Servers that do not move, whatever an open record of old says. A move that begins now has a new record.
+    resting: BTreeMap<InstanceId, (Instant, Option<Server>)>,
 }
 
 /// What a server takes of a host.
@@ -121,25 +128,50 @@ async fn look(
         None => seen.hypervisor.status.iter().flat_map(|status| status.traits.iter().flatten()).cloned().collect(),
     };
     for id in unaccounted(seen, &state, asked, now) {
-        let answer = match nova.server(&id).await {
-            Ok(server) => Some(server),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error),
-        };
-        let waits = answer.as_ref().is_some_and(|server| server.status == crate::nova::ServerStatus::VerifyResize);
+        let answer = existing(nova.server(&id).await)?;
+        let waits = answer.as_ref().is_some_and(|server| server.status == ServerStatus::VerifyResize);
         if !waits && !is_known(seen, &id) {
             asked.strangers.insert(id.clone());
         }
         state.left.insert(id, answer);
     }
-    if !seen.is_leaving() {
-        let placement = cloud.placement.as_ref();
-        if let Err(error) = rooms(placement, settings, seen, region, hypervisor, &mut state, asked).await {
-            // Advice that is not to be had. The scheduler will say no, if it is a no.
-            tracing::debug!(host = %seen.host, error = %Chain(&error), "Placement does not say who has room");
+    asked.resting.retain(|_, (at, _)| at.elapsed() < GOOD_FOR);
+    for id in doubted(&state, now) {
+        let answer = match asked.resting.get(&id) {
+            Some((_, known)) => known.clone(),
+            None => existing(nova.server(&id).await)?,
+        };
+        if !answer.as_ref().is_some_and(movability::says_it_moves) {
+            asked.resting.entry(id.clone()).or_insert_with(|| (Instant::now(), answer.clone()));
         }
+        state.left.insert(id, answer);
+    }
+    if !seen.is_leaving()
+        && let Err(error) = rooms(cloud, settings, seen, region, hypervisor, &mut state, asked).await
+    {
+        // Advice that is not to be had. The scheduler will say no, if it is a no.
+        tracing::debug!(host = %seen.host, error = %Chain(&error), "Placement does not say who has room");
+        state.room_unknown = Some(acting::words(&Chain(&error).to_string()));
     }
     Ok(HostSeen::Known(Box::new(state)))
+}
+
+/// A server that may be gone.
+fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
+    match answer {
+        Ok(server) => Ok(Some(server)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Servers elsewhere of which a record says that they are on their way, and has said so for a while. So many at most: the
+/// records of the others are believed until it is their turn.
+fn doubted(state: &HostState, now: Timestamp) -> Vec<InstanceId> {
+    let old = state.migrations.iter().filter(|one| is_open(one, now) && !has_moved(one) && !is_young(one, now));
+    let elsewhere = |id: &&InstanceId| !state.left.contains_key(id) && !state.servers.iter().any(|one| one.id == **id);
+    let ids: BTreeSet<&InstanceId> = old.map(|one| &one.server).filter(elsewhere).collect();
+    ids.into_iter().take(DOUBTED).cloned().collect()
 }
 
 fn is_known(seen: &DrainSeen, id: &InstanceId) -> bool {
@@ -153,7 +185,7 @@ fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked, now: Timestam
     let here: BTreeSet<&InstanceId> = state.servers.iter().map(|server| &server.id).collect();
     let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
     let were_here = records.filter(|record| !record.state.is_finished()).map(|record| InstanceId::new(&record.id));
-    let waiting = state.migrations.iter().filter(|one| one.source == seen.host && awaits_confirmation(one));
+    let waiting = state.migrations.iter().filter(|one| one.source == seen.host && has_moved(one));
     let waiting = waiting
         .filter(|one| !(is_leftover(one, now) && asked.strangers.contains(&one.server)))
         .map(|one| one.server.clone());
@@ -162,7 +194,7 @@ fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked, now: Timestam
 
 /// Who could take the servers that are to be asked to move.
 async fn rooms(
-    placement: &dyn PlacementClient,
+    cloud: &Cloud,
     settings: &DrainSettings,
     seen: &DrainSeen,
     region: &view::Snapshot,
@@ -184,6 +216,7 @@ async fn rooms(
     if ready.is_empty() {
         return Ok(());
     }
+    let placement = cloud.placement.as_ref();
     let now = Instant::now();
     let fresh = |at: Instant| now.saturating_duration_since(at) < GOOD_FOR;
     if let Some(hypervisor) = hypervisor
@@ -194,7 +227,17 @@ async fn rooms(
         asked.allocations = Some((now, by_consumer));
     }
     asked.candidates.retain(|_, (at, _)| fresh(*at));
-    let mut rooms = BTreeMap::new();
+    if !asked.groups.as_ref().is_some_and(|(at, _)| fresh(*at)) {
+        // Whoever may not see them has to try.
+        let groups = Groups::of(cloud.nova.as_ref(), &seen.host, &state.servers).await.unwrap_or_else(|error| {
+            tracing::debug!(host = %seen.host, error = %Chain(&error), "Nova does not tell the server groups");
+            Groups::default()
+        });
+        asked.groups = Some((now, groups));
+    }
+    let unknown = Groups::default();
+    let groups = asked.groups.as_ref().map_or(&unknown, |(_, groups)| groups);
+    let (mut rooms, mut no_room) = (BTreeMap::new(), BTreeMap::new());
     for server in ready {
         let allocated = asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)).cloned();
         let shape = Shape {
@@ -207,14 +250,21 @@ async fn rooms(
             asked.candidates.insert(shape.clone(), (now, found));
         }
         let found = asked.candidates.get(&shape).map(|(_, found)| found.as_slice()).unwrap_or_default();
-        let fits = found.iter().filter_map(|(id, free)| {
-            let other = region.hypervisor(id).filter(|other| other.host != seen.host)?;
-            let service = region.service_on(&other.host)?;
-            let objection = targets::objection(server, hypervisor, other, service, region.aggregates_of(&other.host));
-            objection.is_none().then(|| Room { host: other.host.clone(), free: free.clone() })
-        });
-        rooms.insert(server.id.clone(), fits.collect());
+        let (mut fits, mut objections) = (Vec::new(), Vec::new());
+        for (id, free) in found {
+            let Some(other) = region.hypervisor(id).filter(|other| other.host != seen.host) else { continue };
+            let Some(service) = region.service_on(&other.host) else { continue };
+            let aggregates = region.aggregates_of(&other.host);
+            match targets::objection(server, groups, hypervisor, other, service, aggregates) {
+                Some(objection) => objections.push(objection),
+                None => fits.push(Room { host: other.host.clone(), free: free.clone() }),
+            }
+        }
+        if fits.is_empty() {
+            no_room.insert(server.id.clone(), targets::nobody(server, objections.into_iter()));
+        }
+        rooms.insert(server.id.clone(), fits);
     }
-    state.room = rooms;
+    (state.room, state.no_room) = (rooms, no_room);
     Ok(())
 }

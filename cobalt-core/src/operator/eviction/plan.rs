@@ -13,6 +13,7 @@ use std::{
 use serde::Serialize;
 
 use super::{
+    groups::Groups,
     movability::{self, Movability},
     observe::of_flavor,
     say,
@@ -26,6 +27,8 @@ use crate::{
         Aggregate, BlockMigration, ComputeService, Migration, NovaClient, NovaHypervisor, PlacementClient, Resources,
         Server, ServiceState,
     },
+    operator::acting,
+    runtime::shutdown::Chain,
 };
 
 /// How to plan.
@@ -182,7 +185,12 @@ pub async fn plan(
         hypervisors,
         wants: BTreeMap::new(),
         candidates: BTreeMap::new(),
+        groups_unknown: None,
     };
+    let mut groups = Groups::of(nova, host, &seen.servers).await.unwrap_or_else(|error| {
+        seen.groups_unknown = Some(acting::words(&Chain(&error).to_string()));
+        Groups::default()
+    });
     let allocated: BTreeMap<InstanceId, Resources> = match seen.hypervisors.iter().find(|one| one.host == *host) {
         Some(own) => {
             placement.allocations(&own.id).await?.into_iter().map(|one| (one.consumer, one.resources)).collect()
@@ -199,7 +207,7 @@ pub async fn plan(
         }
         seen.wants.insert(server.id.clone(), shape);
     }
-    Ok(seen.plan(options))
+    Ok(seen.plan(options, &mut groups))
 }
 
 type Shape = (Resources, BTreeSet<String>);
@@ -213,6 +221,8 @@ struct Seen<'a> {
     migrations: Vec<Migration>,
     wants: BTreeMap<InstanceId, Shape>,
     candidates: BTreeMap<Shape, Vec<(ProviderId, Resources)>>,
+    /// Why Nova does not tell the server groups, if it does not.
+    groups_unknown: Option<String>,
 }
 
 /// What makes one host better than another: the same zone, then more memory left, then the name.
@@ -222,19 +232,19 @@ type Rank = (bool, u64, std::cmp::Reverse<HostName>);
 type Taken = BTreeMap<ProviderId, Resources>;
 
 impl Seen<'_> {
-    fn plan(&self, options: &PlanOptions) -> EvictionPlan {
+    fn plan(&self, options: &PlanOptions, groups: &mut Groups) -> EvictionPlan {
         let mut order: Vec<&Server> = self.servers.iter().collect();
         order.sort_by(|a, b| (b.memory_mb, &a.id).cmp(&(a.memory_mb, &b.id)));
         let mut taken = Taken::new();
         let mut moves: Vec<PlannedMove> =
-            order.into_iter().map(|server| self.one(server, options, &mut taken)).collect();
+            order.into_iter().map(|server| self.one(server, options, &mut taken, groups)).collect();
         let seconds =
             makespan(moves.iter().filter(|one| one.why_not.is_none()).map(|one| one.seconds), options.concurrency);
         moves.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         EvictionPlan {
             host: self.host.clone(),
             would_succeed: moves.iter().all(|one| one.why_not.is_none()),
-            notes: self.notes(),
+            notes: self.notes(groups),
             moves,
             seconds,
         }
@@ -248,7 +258,7 @@ impl Seen<'_> {
         self.service(self.host).is_none_or(|service| service.state != ServiceState::Up || service.forced_down)
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, groups: &Groups) -> Vec<String> {
         let mut notes = Vec::new();
         if self.service(self.host).is_some_and(|service| service.enabled) {
             notes.push("the host is enabled: a drain disables it first".to_owned());
@@ -257,10 +267,20 @@ impl Seen<'_> {
         if incoming > 0 {
             notes.push(format!("{incoming} migrations to the host are under way: a drain stops or awaits them"));
         }
+        match groups.soft {
+            0 => {}
+            1 => notes.push("1 server is in a server group whose policy is a wish: it may not be kept".to_owned()),
+            soft => {
+                notes.push(format!("{soft} servers are in server groups whose policy is a wish: it may not be kept"));
+            }
+        }
+        if let Some(why) = &self.groups_unknown {
+            notes.push(format!("server groups were not seen, and may keep servers here: {why}"));
+        }
         notes
     }
 
-    fn one(&self, server: &Server, options: &PlanOptions, taken: &mut Taken) -> PlannedMove {
+    fn one(&self, server: &Server, options: &PlanOptions, taken: &mut Taken, groups: &mut Groups) -> PlannedMove {
         let mut planned = PlannedMove {
             id: server.id.clone(),
             name: server.name.clone(),
@@ -318,7 +338,7 @@ impl Seen<'_> {
                 _ => Risk::CopiesLocalDisk,
             });
         }
-        self.place(server, &mut planned, taken);
+        self.place(server, &mut planned, taken, groups);
         planned.risks.sort();
         planned.data_at_risk = planned.risks.iter().any(|risk| risk.is_about_data());
         planned.seconds = seconds(&planned, options);
@@ -326,7 +346,7 @@ impl Seen<'_> {
     }
 
     /// Chooses a host: in its own zone if there is one, then the one with the most memory left, as the scheduler does.
-    fn place(&self, server: &Server, planned: &mut PlannedMove, taken: &mut Taken) {
+    fn place(&self, server: &Server, planned: &mut PlannedMove, taken: &mut Taken, groups: &mut Groups) {
         let own = self.hypervisors.iter().find(|one| one.host == *self.host);
         let Some(shape) = self.wants.get(&server.id) else { return };
         let mut objections: Vec<Objection> = Vec::new();
@@ -338,7 +358,7 @@ impl Seen<'_> {
                 continue;
             };
             let aggregates = targets::aggregates_of(&self.aggregates, &other.host);
-            if let Some(objection) = targets::objection(server, own, other, service, aggregates) {
+            if let Some(objection) = targets::objection(server, groups, own, other, service, aggregates) {
                 objections.push(objection);
                 continue;
             }
@@ -364,17 +384,16 @@ impl Seen<'_> {
             if !same_zone {
                 planned.risks.push(Risk::OtherZone);
             }
+            groups.goes(&server.id, &host);
             planned.target = Some(host);
             return;
         }
         planned.how = MoveKind::None;
-        let wants = say::wants(server);
         planned.why_not = Some(if full > 0 {
+            let wants = say::wants(server);
             format!("{full} hosts could take it, but are full when the others have gone there: {wants}")
-        } else if objections.is_empty() {
-            format!("no other host has room for it: {wants}")
         } else {
-            format!("every host with room for it is out of the question ({})", targets::summary(objections.into_iter()))
+            targets::nobody(server, objections.into_iter())
         });
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{
-    decide::{DrainPlan, cut, elapsed},
+    decide::{DrainPlan, can_abort, cut, elapsed},
     seen::{DrainSeen, HostState, LibvirtWord},
     settings::DrainSettings,
 };
@@ -21,7 +21,7 @@ use crate::{
         condition_types::{EVICTING, INCOMING_MIGRATIONS_SETTLED, MIGRATING_INSTANCE, PREFLIGHT_CHECKS_SUCCEEDED},
         conditions, reasons,
     },
-    nova::{MigrationKind, MigrationPhase, Server},
+    nova::Server,
 };
 
 /// How many instances a message names.
@@ -62,6 +62,12 @@ pub(super) fn not_disabled(message: &str, now: Timestamp, status: &mut EvictionS
     set(status, PREFLIGHT_CHECKS_SUCCEEDED, False, reasons::FAILED, message, now);
 }
 
+/// Another Eviction of the same host does the work.
+pub(super) fn stands_back(other: &str, now: Timestamp, status: &mut EvictionStatus) {
+    let message = format!("Running; Eviction {other} drains this host");
+    set(status, EVICTING, True, reasons::RUNNING, message, now);
+}
+
 /// Nobody can say how far it is.
 pub(super) fn unknown(why: &str, now: Timestamp, status: &mut EvictionStatus) {
     let message = format!("Running; the cloud does not answer: {}", cut(why));
@@ -100,22 +106,23 @@ pub(super) fn look(
     let status = &mut plan.status;
     settled(seen, state, status, now);
     let instances: Vec<EvictedInstance> = status.instances().to_vec();
-    let blocked: Vec<&EvictedInstance> = instances.iter().filter(|one| one.state == InstanceState::Blocked).collect();
+    let blocked: Vec<&EvictedInstance> = instances.iter().filter(|one| is_stuck(one)).collect();
     let passed = if blocked.is_empty() { PASSED.to_owned() } else { format!("{PASSED}; {}", stuck(&blocked)) };
     set(status, PREFLIGHT_CHECKS_SUCCEEDED, True, reasons::SUCCEEDED, passed, now);
     if let Some((reason, message)) = last_move(&instances) {
         set(status, MIGRATING_INSTANCE, False, reason, message, now);
     }
-    let working = instances.iter().any(|one| !one.state.is_finished() && one.state != InstanceState::Blocked);
+    let working = instances.iter().any(|one| !one.state.is_finished() && !is_stuck(one));
     let (holds, reason, message) = if empty {
         let since = seen.empty_since.map(|since| elapsed(since, now));
         when_empty(seen, since.is_some_and(|since| since >= again), since.is_some_and(|since| since >= PATIENCE))
-    } else if let Some(other) = &seen.stands_back_for {
-        (True, reasons::RUNNING, format!("Running; Eviction {other} drains this host"))
-    } else if blocked.is_empty() {
-        (True, reasons::RUNNING, "Running".to_owned())
-    } else if working {
-        (True, reasons::RUNNING, format!("Running; {}", stuck(&blocked)))
+    } else if working || blocked.is_empty() {
+        let mut words = vec!["Running".to_owned()];
+        // Without targets from us nobody waits for it: the scheduler asks Placement itself.
+        let unknown = state.room_unknown.as_ref().filter(|_| settings.target_concurrency > 0);
+        words.extend(unknown.map(|why| format!("no target can be chosen, Placement does not answer: {}", cut(why))));
+        words.extend((!blocked.is_empty()).then(|| stuck(&blocked)));
+        (True, reasons::RUNNING, words.join("; "))
     } else {
         (True, reasons::BLOCKED, stuck(&blocked))
     };
@@ -166,9 +173,7 @@ fn when_empty(seen: &DrainSeen, twice: bool, long: bool) -> (ConditionStatus, &'
 
 fn settled(seen: &DrainSeen, state: &HostState, status: &mut EvictionStatus, now: Timestamp) {
     let incoming: Vec<_> = state.incoming(&seen.host, now).collect();
-    let past = |one: &&&crate::nova::Migration| {
-        one.kind != MigrationKind::Live || matches!(one.phase, MigrationPhase::Finishing | MigrationPhase::Other(_))
-    };
+    let past = |one: &&&crate::nova::Migration| !can_abort(one);
     let waiting = incoming.iter().filter(past).count();
     let aborting = incoming.len() - waiting;
     let (holds, reason, message) = if aborting > 0 {
@@ -183,7 +188,7 @@ fn settled(seen: &DrainSeen, state: &HostState, status: &mut EvictionStatus, now
 
 /// How the last move went: the first that failed and is not over with, or else the last that ended.
 fn last_move(instances: &[EvictedInstance]) -> Option<(&'static str, String)> {
-    let failed = instances.iter().find(|one| matches!(one.state, InstanceState::Failed | InstanceState::Blocked));
+    let failed = instances.iter().find(|one| is_stuck(one) || one.state == InstanceState::Failed);
     if let Some(one) = failed {
         let why = one.error.as_deref().unwrap_or("nobody said why");
         return Some((reasons::FAILED, format!("Migration of instance {} failed: {why}", one.id)));
@@ -201,6 +206,11 @@ fn last_move(instances: &[EvictedInstance]) -> Option<(&'static str, String)> {
         _ => format!("Migration of instance {} finished", last.id),
     };
     Some((reasons::SUCCEEDED, message))
+}
+
+/// Whether an instance stays where it is until something changes, or nobody knows for how long.
+fn is_stuck(record: &EvictedInstance) -> bool {
+    matches!(record.state, InstanceState::Blocked | InstanceState::Overdue)
 }
 
 /// Which instances cannot move, and why.

@@ -8,15 +8,21 @@ use std::{
 
 use jiff::Timestamp;
 
+use super::movability;
 use crate::{
     api::{Condition, ConditionStatus, Eviction, Hypervisor, condition_types, conditions, labels},
-    ids::{HostName, InstanceId, ProviderId},
-    nova::{ComputeService, Migration, MigrationKind, MigrationPhase, Resources, Server, ServiceState},
+    ids::{HostName, InstanceId, MigrationId, ProviderId},
+    nova::{ComputeService, Migration, MigrationPhase, Resources, Server, ServiceState},
     operator::{AgentSeen, Outcome},
 };
 
 /// A migration record that nobody has touched for this long is a leftover of something that broke, not a move.
 const LEFTOVER: Duration = Duration::from_secs(6 * 3600);
+
+/// A record as young as this is believed alone: the server may have been read before the move began. An older one is
+/// believed if the server says so too. A compute service that starts again takes the mark off the servers it finds
+/// moving, and leaves their records open.
+const YOUNG: Duration = Duration::from_secs(60);
 
 /// Everything a [`decide`](super::decide) may base its decision on.
 #[derive(Clone, Debug)]
@@ -37,6 +43,8 @@ pub struct DrainSeen {
     pub elsewhere: InFlight,
     /// Since when each look has found the host empty.
     pub empty_since: Option<Timestamp>,
+    /// The migrations to the host that were asked to stop, and not before when they may be asked again.
+    pub stopping: BTreeMap<MigrationId, Timestamp>,
     /// What became of the steps of this pass, by [key](super::Step::key). With any of them, no new one is decided.
     pub outcomes: BTreeMap<String, Outcome>,
 }
@@ -65,10 +73,15 @@ pub struct HostState {
     pub servers: Vec<Server>,
     /// Migrations from it and to it, newest first; read after the servers.
     pub migrations: Vec<Migration>,
-    /// Servers that were looked for one by one because they have left the list; `None` if they do not exist any more.
+    /// Servers that were looked for one by one because they are not in the list: they have left it, or a record says that
+    /// they are on their way. `None` if they do not exist any more.
     pub left: BTreeMap<InstanceId, Option<Server>>,
     /// Who could take a server, by what it takes. A server that is not here was not asked for.
     pub room: BTreeMap<InstanceId, Vec<Room>>,
+    /// Why a server has no room, in words, for those that have none.
+    pub no_room: BTreeMap<InstanceId, String>,
+    /// Why Placement did not say who has room, if it did not.
+    pub room_unknown: Option<String>,
     /// The traits of its provider.
     pub traits: BTreeSet<String>,
 }
@@ -162,15 +175,17 @@ impl DrainSeen {
         if self.is_leaving() {
             return self.is_held();
         }
-        !is_over(self) && (!self.is_expected() || is_disabled(&self.hypervisor))
+        let waits = self.stands_back_for.is_some();
+        !waits && !is_over(self) && (!self.is_expected() || is_disabled(&self.hypervisor))
     }
 }
 
 /// Whether the drain has ended and nothing asks for more. A failure of an earlier program is no end: the host may be full.
+/// On a host that is in service again instances are no wonder, and nobody's request to drain it a second time.
 pub(super) fn is_over(seen: &DrainSeen) -> bool {
     let evicting = conditions::find(seen.conditions(), condition_types::EVICTING);
     let ended = evicting.is_some_and(|one| one.is_false() && one.reason != crate::api::reasons::FAILED);
-    ended && !matches!(seen.libvirt(), LibvirtWord::Has(_))
+    ended && !(is_disabled(&seen.hypervisor) && matches!(seen.libvirt(), LibvirtWord::Has(_)))
 }
 
 /// Whether Nova should know a host: both its ids were recorded.
@@ -194,29 +209,65 @@ impl HostState {
     /// Migrations to the host that are not over.
     pub(super) fn incoming<'a>(&'a self, host: &'a HostName, now: Timestamp) -> impl Iterator<Item = &'a Migration> {
         let to_here = move |one: &&Migration| one.destination.as_ref() == Some(host) && one.source != *host;
-        self.migrations.iter().filter(to_here).filter(move |one| !one.phase.is_over() && !is_leftover(one, now))
+        let open = self.migrations.iter().filter(to_here).filter(move |one| is_open(one, now));
+        open.filter(move |one| self.bears_out(one, now))
     }
 
-    /// The newest migration of a server away from the host that is not over.
+    /// Whether the server of an open record, on the host or not, says that it moves. One that was not asked for may.
+    fn bears_out(&self, migration: &Migration, now: Timestamp) -> bool {
+        let here = self.servers.iter().find(|server| server.id == migration.server);
+        match (here, self.left.get(&migration.server)) {
+            (Some(server), _) | (None, Some(Some(server))) => is_borne_out(migration, server, now),
+            (None, Some(None)) => false,
+            (None, None) => true,
+        }
+    }
+
+    /// The newest migration of a server away from the host, if it is not over.
     pub(super) fn outgoing(&self, host: &HostName, server: &InstanceId, now: Timestamp) -> Option<&Migration> {
-        let mut mine = self.migrations.iter().filter(|one| one.source == *host && one.server == *server);
-        mine.find(|one| !one.phase.is_over() && (!is_leftover(one, now) || awaits_confirmation(one)))
+        let newest = self.newest(host, server)?;
+        (is_open(newest, now) || has_moved(newest)).then_some(newest)
     }
 
     /// The newest migration of a server away from the host, if it is over.
     pub(super) fn ended(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
-        let newest = self.migrations.iter().find(|one| one.source == *host && one.server == *server);
-        newest.filter(|one| one.phase.is_over())
+        self.newest(host, server).filter(|one| one.phase.is_over())
+    }
+
+    fn newest(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
+        self.migrations.iter().find(|one| one.source == *host && one.server == *server)
+    }
+
+    /// The migration of a server, from here or to here, that has moved it and wants or has got a yes.
+    pub(super) fn moved(&self, server: &InstanceId) -> Option<&Migration> {
+        self.migrations.iter().find(|one| one.server == *server && has_moved(one))
     }
 }
 
-/// Whether a record says that a server has moved and waits for a yes. Such a record may be as old as it likes.
-pub(super) fn awaits_confirmation(migration: &Migration) -> bool {
-    migration.phase == MigrationPhase::Finishing
-        && matches!(migration.kind, MigrationKind::Cold | MigrationKind::Resize)
+/// Whether a record says that a server has moved while it was shut off, and that its old place is still kept. Such a
+/// record may be as old as it likes.
+pub(super) fn has_moved(migration: &Migration) -> bool {
+    matches!(migration.phase, MigrationPhase::Unconfirmed | MigrationPhase::Confirming)
+}
+
+/// Whether a record is about a move that may go on.
+pub(super) fn is_open(migration: &Migration, now: Timestamp) -> bool {
+    !migration.phase.is_over() && !is_leftover(migration, now)
+}
+
+/// Whether an open record is about a move that goes on: its server says so too, or it is too young to ask for that.
+pub(super) fn is_borne_out(migration: &Migration, server: &Server, now: Timestamp) -> bool {
+    movability::says_it_moves(server) || is_young(migration, now)
+}
+
+pub(super) fn is_young(migration: &Migration, now: Timestamp) -> bool {
+    touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) < YOUNG)
 }
 
 pub(super) fn is_leftover(migration: &Migration, now: Timestamp) -> bool {
-    let touched = migration.updated_at.max(migration.created_at);
-    touched.is_some_and(|touched| super::decide::elapsed(touched, now) > LEFTOVER)
+    touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) > LEFTOVER)
+}
+
+fn touched(migration: &Migration) -> Option<Timestamp> {
+    migration.updated_at.max(migration.created_at)
 }

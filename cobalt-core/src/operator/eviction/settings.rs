@@ -45,6 +45,9 @@ pub struct DrainSettings {
     pub release: Duration,
 }
 
+/// A move that was asked to stop is asked again after a pause between these, which grows with the time since.
+const STOP_AGAIN: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+
 impl Default for DrainSettings {
     fn default() -> Self {
         Self {
@@ -81,6 +84,11 @@ impl DrainSettings {
         let matching = self.trait_concurrency.iter().filter(|(name, _)| traits.contains(*name));
         matching.map(|(_, limit)| *limit).min().unwrap_or(self.concurrency)
     }
+}
+
+/// The pause before a move is asked to stop once more that was first asked so long ago.
+pub(super) fn stop_again(since: Duration) -> Duration {
+    since.clamp(STOP_AGAIN[0], STOP_AGAIN[1])
 }
 
 /// Whether live migrations copy local disks, as a word.
@@ -144,6 +152,14 @@ pub struct DrainArgs {
     /// How often to look at a host while something moves
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
     pub eviction_poll_interval: Duration,
+
+    /// How often to look at a host while nothing does
+    #[arg(long, default_value = "30s", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
+    pub eviction_idle_poll_interval: Duration,
+
+    /// How long an Eviction that is deleted may wait for the moves it has begun
+    #[arg(long, default_value = "2m", value_parser = duration, value_name = "DURATION", help_heading = HEADING)]
+    pub eviction_release_timeout: Duration,
 }
 
 impl DrainArgs {
@@ -159,6 +175,8 @@ impl DrainArgs {
             attempts: self.eviction_attempts.max(1),
             blocked_retry: self.eviction_blocked_retry,
             poll: self.eviction_poll_interval.max(Duration::from_secs(1)),
+            idle_poll: self.eviction_idle_poll_interval.max(Duration::from_secs(1)),
+            release: self.eviction_release_timeout,
             ..DrainSettings::default()
         }
     }

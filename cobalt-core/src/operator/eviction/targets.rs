@@ -1,10 +1,11 @@
 //! Which other hosts may take a server: what the scheduler's filters will say, as far as it can be known from outside.
 //!
 //! Room and required traits are Placement's to judge. Here are the rest: the host is in service, runs the same
-//! hypervisor, and its aggregates let this server in. Server groups are not visible to us; the scheduler knows them.
+//! hypervisor, and its aggregates and the server's group let this server in.
 
 use std::collections::BTreeMap;
 
+use super::{groups::Groups, say};
 use crate::{
     ids::HostName,
     nova::{Aggregate, ComputeService, NovaHypervisor, Server, ServiceState},
@@ -23,6 +24,10 @@ pub(super) enum Objection {
     OtherProjects,
     /// An aggregate keeps it for servers that ask for a trait.
     TraitWanted,
+    /// It has as many members of the server's group as it may.
+    GroupMember,
+    /// It has none of the server's group, which wants to be together.
+    ApartFromGroup,
 }
 
 impl Objection {
@@ -33,6 +38,8 @@ impl Objection {
             Self::OtherHypervisor => "of another hypervisor",
             Self::OtherProjects => "kept for other projects",
             Self::TraitWanted => "kept for servers with a trait",
+            Self::GroupMember => "with a member of its server group",
+            Self::ApartFromGroup => "without a member of its server group",
         }
     }
 }
@@ -40,6 +47,7 @@ impl Objection {
 /// Says whether a host takes a server, apart from room and the server's own traits.
 pub(super) fn objection<'a>(
     server: &Server,
+    groups: &Groups,
     from: Option<&NovaHypervisor>,
     to: &NovaHypervisor,
     service: &ComputeService,
@@ -55,7 +63,7 @@ pub(super) fn objection<'a>(
     if from.is_some_and(|from| from.kind != to.kind) {
         return Some(Objection::OtherHypervisor);
     }
-    aggregates.find_map(|aggregate| closed(aggregate, server))
+    aggregates.find_map(|aggregate| closed(aggregate, server)).or_else(|| groups.objection(&server.id, &to.host))
 }
 
 /// Whether the metadata of an aggregate keeps a server out: `filter_tenant_id…` lists projects, `trait:X=required` wants
@@ -73,8 +81,17 @@ fn closed(aggregate: &Aggregate, server: &Server) -> Option<Objection> {
     lacks.then_some(Objection::TraitWanted)
 }
 
+/// Why no host takes a server, by what those with room for it have against it.
+pub(super) fn nobody(server: &Server, objections: impl Iterator<Item = Objection>) -> String {
+    let mut objections = objections.peekable();
+    if objections.peek().is_none() {
+        return format!("no other host has room for it: {}", say::wants(server));
+    }
+    format!("every host with room for it is out of the question ({})", summary(objections))
+}
+
 /// Counted objections in words: `2 disabled, 1 down`.
-pub(super) fn summary(objections: impl Iterator<Item = Objection>) -> String {
+fn summary(objections: impl Iterator<Item = Objection>) -> String {
     let mut counts: BTreeMap<Objection, usize> = BTreeMap::new();
     for objection in objections {
         *counts.entry(objection).or_default() += 1;
