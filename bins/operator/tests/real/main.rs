@@ -12,6 +12,7 @@ mod drain;
 mod guests;
 mod kubelet;
 mod life;
+mod mixed;
 mod sampler;
 mod trouble;
 mod world;
