@@ -21,7 +21,9 @@ impl Net {
     /// What was told of this issue.
     async fn told_of(&self, type_: &str) -> Vec<String> {
         let reasons = self.events().await.into_iter().map(|(_, reason)| reason);
-        reasons.filter(|reason| reason.starts_with(type_)).collect()
+        let mut reasons: Vec<String> = reasons.filter(|reason| reason.starts_with(type_)).collect();
+        reasons.sort();
+        reasons
     }
 }
 

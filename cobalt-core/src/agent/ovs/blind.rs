@@ -41,6 +41,7 @@ pub(super) fn kept(
 fn is_judged(type_: IssueType, object: &str, seen: &OvsSnapshot, memory: &Memory, config: &Config) -> bool {
     use IssueType as T;
     let interface = || seen.interfaces.iter().find(|interface| interface.name == object);
+    let has_bridge = || seen.bridges.iter().any(|bridge| bridge.name == object);
     // What is not in the copy of a database that is connected is not there. Of any other copy nobody knows.
     let unless_missing = seen.database_connected;
     match type_ {
@@ -52,14 +53,9 @@ fn is_judged(type_: IssueType, object: &str, seen: &OvsSnapshot, memory: &Memory
             _ => true,
         },
         T::BridgeMissing => seen.database_connected || !config.required_bridges.iter().any(|name| name == object),
-        T::BridgeUnresponsive => match seen.bridges.iter().any(|bridge| bridge.name == object) {
-            true => seen.switch.is_responsive(),
-            false => unless_missing,
-        },
-        T::BridgeIsolated => match seen.bridges.iter().any(|bridge| bridge.name == object) {
-            true => knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond) && bond.is_told()),
-            false => unless_missing,
-        },
+        T::BridgeUnresponsive if has_bridge() => seen.switch.is_responsive(),
+        T::BridgeIsolated if has_bridge() => knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond) && bond.is_told()),
+        T::BridgeUnresponsive | T::BridgeIsolated => unless_missing,
         T::BondDown | T::BondDegraded | T::LacpPartnerSilent => {
             let bond = seen.bonds.iter().find(|bond| bond.name == object);
             bond.map_or(unless_missing, |bond| is_known(seen, bond) && bond.is_told())

@@ -131,7 +131,7 @@ impl Looks {
 /// together, so that they are spread over the whole of the usual pause.
 fn first(usual: Duration, fraction: f64) -> Duration {
     let least = usual.min(SETTLED);
-    least + (usual - least).mul_f64(fraction.clamp(0.0, 1.0))
+    least + usual.saturating_sub(least).mul_f64(fraction.clamp(0.0, 1.0))
 }
 
 /// How long until the next look: the usual pause or a part of it, a quarter more or less.
