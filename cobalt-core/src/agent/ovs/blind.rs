@@ -54,7 +54,9 @@ fn is_judged(type_: IssueType, object: &str, seen: &OvsSnapshot, memory: &Memory
         },
         T::BridgeMissing => seen.database_connected || !config.required_bridges.iter().any(|name| name == object),
         T::BridgeUnresponsive if has_bridge() => seen.switch.is_responsive(),
-        T::BridgeIsolated if has_bridge() => knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond) && bond.is_told()),
+        T::BridgeIsolated if has_bridge() => {
+            knows_links(seen) && seen.bonds.iter().all(|bond| is_known(seen, bond) && bond.is_told())
+        }
         T::BridgeUnresponsive | T::BridgeIsolated => unless_missing,
         T::BondDown | T::BondDegraded | T::LacpPartnerSilent => {
             let bond = seen.bonds.iter().find(|bond| bond.name == object);
