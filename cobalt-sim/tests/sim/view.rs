@@ -153,7 +153,7 @@ async fn what_keeps_the_region_from_being_seen_can_be_told_until_it_is_over() {
         sleep(Duration::from_millis(100)).await;
     }
     let trouble = view.trouble().unwrap();
-    assert!(trouble.starts_with("list services: permission denied"), "{trouble}");
+    assert!(trouble.starts_with("list compute services: permission denied"), "{trouble}");
     view.relisted(Part::Services).await;
     assert_eq!(view.trouble(), None);
 }
