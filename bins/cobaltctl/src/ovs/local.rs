@@ -59,7 +59,7 @@ pub struct Sockets {
 pub struct Certificates {
     /// Authority that signed the certificate of a southbound database at an `ssl:` address, as PEM, for --local with
     /// --stale-flows
-    #[arg(long = "ssl-ca-cert", value_name = "FILE", requires = "local", help_heading = HEADING)]
+    #[arg(long = "ssl-ca-cert", value_name = "FILE", requires = "stale_flows", conflicts_with = "node", help_heading = HEADING)]
     pub ca: Option<PathBuf>,
 
     /// Our own certificate for it, as PEM
