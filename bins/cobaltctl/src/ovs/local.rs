@@ -59,22 +59,22 @@ pub struct Sockets {
 pub struct Certificates {
     /// Authority that signed the certificate of a southbound database at an `ssl:` address, as PEM, for --local with
     /// --stale-flows
-    #[arg(long, value_name = "FILE", requires = "local", help_heading = HEADING)]
-    pub ssl_ca_cert: Option<PathBuf>,
+    #[arg(long = "ssl-ca-cert", value_name = "FILE", requires = "stale_flows", conflicts_with = "node", help_heading = HEADING)]
+    pub ca: Option<PathBuf>,
 
     /// Our own certificate for it, as PEM
-    #[arg(long, value_name = "FILE", requires = "ssl_ca_cert", requires = "ssl_private_key", help_heading = HEADING)]
-    pub ssl_certificate: Option<PathBuf>,
+    #[arg(long = "ssl-certificate", value_name = "FILE", requires = "ca", requires = "key", help_heading = HEADING)]
+    pub certificate: Option<PathBuf>,
 
     /// And its key
-    #[arg(long, value_name = "FILE", requires = "ssl_certificate", help_heading = HEADING)]
-    pub ssl_private_key: Option<PathBuf>,
+    #[arg(long = "ssl-private-key", value_name = "FILE", requires = "certificate", help_heading = HEADING)]
+    pub key: Option<PathBuf>,
 }
 
 impl Certificates {
     fn pki(&self) -> Option<Pki> {
-        let identity = self.ssl_certificate.clone().zip(self.ssl_private_key.clone());
-        self.ssl_ca_cert.clone().map(|ca| Pki { ca, identity, verify_name: false })
+        let identity = self.certificate.clone().zip(self.key.clone());
+        self.ca.clone().map(|ca| Pki { ca, identity, verify_name: false })
     }
 }
 

@@ -285,7 +285,10 @@ fn a_command_line_that_makes_no_sense_is_refused() {
     run(PROGRAM, &["ovs", "doctor", "node-1", "--local"]).refused(2, &["--local"]);
     run(PROGRAM, &["ovs", "doctor", "node-1", "--as-service-account", "x"]).refused(2, &["NAMESPACE/NAME"]);
     run(PROGRAM, &["ovs", "capture", "node-1", "--port", "tap1"]).refused(2, &["--write"]);
-    run(PROGRAM, &["ovs", "doctor", "node-1", "--ssl-ca-cert", "ca.pem"]).refused(2, &["--local"]);
+    // What would have no effect is not taken in silence.
+    let pki = ["--ssl-ca-cert", "ca.pem"];
+    run(PROGRAM, &[&["ovs", "doctor", "node-1", "--stale-flows"][..], &pki].concat()).refused(2, &["--ssl-ca-cert"]);
+    run(PROGRAM, &[&["ovs", "doctor", "--local"][..], &pki].concat()).refused(2, &["--stale-flows"]);
 }
 
 #[test]
