@@ -299,7 +299,8 @@ mod tests {
         let body = cloud.credentials.body("", &cloud.scope);
         let mut auth = body["auth"].clone();
         let method = auth["identity"]["methods"][0].as_str().unwrap().to_owned();
-        let who = auth["identity"][method.as_str()].take();
+        let proof = &mut auth["identity"][method.as_str()];
+        let who = if method == "password" { proof["user"].take() } else { proof.take() };
         let secret = match cloud.credentials.secret() {
             credentials::Secret::Text(text) => text.expose_secret().to_owned(),
             credentials::Secret::Command(line) => format!("$({line})"),
