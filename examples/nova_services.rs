@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
         tokio::try_join!(nova.services(), nova.hypervisors(), nova.aggregates(), placement.providers())?;
     let known = providers.into_iter().map(|provider| provider.id).collect::<std::collections::BTreeSet<_>>();
     let by_host: BTreeMap<_, _> = hypervisors.iter().map(|hypervisor| (&hypervisor.host, hypervisor)).collect();
-    let mut rows = vec![["HOST", "ZONE", "STATE", "TYPE", "SERVERS", "PROVIDER", "AGGREGATES"].map(String::from)];
+    let mut rows = vec![["HOST", "ZONE", "STATE", "TYPE", "PROVIDER", "AGGREGATES"].map(String::from)];
     for service in services.iter().filter(|service| !args.troubled || is_troubled(service)) {
         let hypervisor = by_host.get(&service.host).copied();
         let provider = hypervisor.map(|hypervisor| known.contains(&hypervisor.id));
@@ -107,7 +107,7 @@ mod tests {
         service.disabled_reason = Some("maintenance".into());
         assert!(is_troubled(&service));
         let row = row(&service, None, None, &[]);
-        assert_eq!(row, ["hv-1", "-", "up, disabled: maintenance", "-", "-", "-", ""].map(String::from));
+        assert_eq!(row, ["hv-1", "-", "up, disabled: maintenance", "-", "-", ""].map(String::from));
         assert_eq!(table(&[row]), "hv-1  -  up, disabled: maintenance  -  -  -\n");
     }
 }

@@ -129,6 +129,9 @@ async fn what_is_read_of_servers_and_hypervisors_has_the_same_shape() {
     both.told("GET", path, &told);
     nova.hypervisor_named(host.as_str()).await.unwrap();
     both.answers(path, &told).await;
+    let told = json!({"hypervisors": [{"id": "1", "hypervisor_hostname": host.as_str(), "hypervisor_type": "QEMU", "state": "up",
+        "service": {"id": "s", "host": "h"}}]});
+    both.told("GET", path, &told);
     nova.hypervisors().await.unwrap();
     both.answers(path, &told).await;
 
