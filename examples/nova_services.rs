@@ -108,6 +108,6 @@ mod tests {
         assert!(is_troubled(&service));
         let row = row(&service, None, None, &[]);
         assert_eq!(row, ["hv-1", "-", "up, disabled: maintenance", "-", "-", ""].map(String::from));
-        assert_eq!(table(&[row]), "hv-1  -  up, disabled: maintenance  -  -  -\n");
+        assert_eq!(table(&[row]), "hv-1  -  up, disabled: maintenance  -  -\n");
     }
 }

@@ -144,7 +144,7 @@ mod tests {
             ),
             ("--zap-log-level=-1", ["-1", "--zap-log-level", "expected debug"]),
             ("--zap-encoder=xml", ["xml", "--zap-encoder", "expected json or console"]),
-            ("--metrics-secure=perhaps", ["perhaps", "--metrics-secure", "true"]),
+            ("--metrics-secure=perhaps", ["perhaps", "--metrics-secure", "boolean"]),
         ] {
             let refused = given(flag).expect_err(flag);
             assert!(words.iter().all(|word| refused.contains(word)), "{refused}");

@@ -391,6 +391,9 @@ pub struct WatchEnded {
     kind: &'static str,
 }
 
+/// What a listing has changed: which object, as it was and as it is.
+type Changed<K> = (ObjectKey, Option<Kept<K>>, Option<Kept<K>>);
+
 struct Listing<K> {
     objects: HashMap<ObjectKey, Kept<K>>,
     malformed: HashMap<ObjectKey, Malformed>,
@@ -487,7 +490,7 @@ where
 
     fn replace(&mut self) {
         let Some(listing) = self.listing.take() else { return };
-        let mut changed: Vec<(ObjectKey, Option<Kept<K>>, Option<Kept<K>>)> = Vec::new();
+        let mut changed: Vec<Changed<K>> = Vec::new();
         {
             let mut inner = self.write();
             let mut old = std::mem::replace(&mut inner.objects, listing.objects);

@@ -11,7 +11,7 @@ use crate::{
         finding::{self, IssueType, find},
         memory::Memory,
     },
-    ovs::{Bond, Interface, InterfaceRole, OvsSnapshot},
+    ovs::{Bond, BondKind, Interface, InterfaceRole, OvsSnapshot},
 };
 
 /// How many findings an answer lists.
@@ -133,8 +133,11 @@ fn hints(snapshot: &OvsSnapshot, port: &Interface) -> Vec<Finding> {
     found
 }
 
-/// A bond of which nobody could tell whether it works, and which must not pass for a sound one.
+/// A bond of the kernel's of which nobody could tell whether it works, and which must not pass for a sound one.
 fn untold(bond: &Bond) -> Option<Finding> {
+    if bond.kind != BondKind::Kernel {
+        return None;
+    }
     let unknown: Vec<&str> =
         bond.members.iter().filter(|member| member.enabled.is_none()).map(|member| member.name.as_str()).collect();
     let message = format!("the kernel does not tell how LACP fares on {} of bond {}", unknown.join(", "), bond.name);

@@ -237,7 +237,7 @@ fn a_bond_of_which_nobody_could_tell_is_mentioned_and_not_passed_over() {
     let mut snapshot = well();
     snapshot.bonds[0].kind = BondKind::Kernel;
     assert_eq!(named(&super::switch(&snapshot, &Memory::default(), &Config::new("node-1"))), []);
-    snapshot.bonds[0].members[0].lacp = None;
+    (snapshot.bonds[0].members[0].enabled, snapshot.bonds[0].members[0].lacp) = (None, None);
     let told = super::switch(&snapshot, &Memory::default(), &Config::new("node-1"));
     assert_eq!(named(&told), [("BondUnknown", "bond0")]);
     assert!(told.findings[0].message.contains("on eth1 of bond bond0"), "{told:?}");
