@@ -427,7 +427,7 @@ async fn stale_flows_are_confirmed_by_a_second_look_and_unknown_without_the_sout
     net.fault(SwitchFault::StaleFlows(9));
     tokio::time::sleep(Duration::from_secs(1900)).await;
     let (node, issue) = net.issue("StaleFlows", "br-int").await;
-    assert!(issue.message.starts_with("9 flows with 1 cookies"), "{}", issue.message);
+    assert!(issue.message.starts_with("9 flows with 1 cookie that"), "{}", issue.message);
     assert_eq!(state_of(&node, "NoStaleFlows"), ("False", "StaleFlows"));
     net.fault(SwitchFault::StaleFlows(0));
     net.until("gone", |node| state_of(node, "NoStaleFlows").0 == "True").await;

@@ -28,7 +28,7 @@ use crate::{
         Condition, EvictedInstance, Eviction, EvictionStatus, Hypervisor, InstanceState, condition_types, conditions,
         labels, reasons,
     },
-    ids::{HostName, MigrationId},
+    ids::{HostName, InstanceId, MigrationId},
     operator::{Action, AgentSeen, Cloud, Hand, Outcome, Progress, acting, controller::FIELD_MANAGER, lives::Lives},
     publish::{self, newer},
     runtime::{
@@ -210,6 +210,10 @@ impl Context {
             // Before the first move: an Eviction that is deleted in the next moment must not take it with it.
             seen.eviction = Arc::new(self.hold(&seen.eviction, true).await?);
             memory.written = Some(seen.eviction.clone());
+        }
+        if starts_unrecorded(&seen.eviction, &plan) {
+            // Likewise: whoever calls the drain off before this pass has written anything must find what is its own.
+            self.publish(&mut seen, &plan, memory).await?;
         }
         for act in acts {
             if !drains.hand.may_act() {
@@ -479,6 +483,13 @@ fn instance_event(about: &Eviction, record: &EvictedInstance) -> Option<Event> {
 
 fn about(name: &str) -> String {
     format!("eviction/{name}")
+}
+
+/// Whether a server is to be moved of which the Eviction does not say yet that it is on the host.
+fn starts_unrecorded(eviction: &Eviction, plan: &DrainPlan) -> bool {
+    let records = eviction.status.as_ref().map_or(&[][..], EvictionStatus::instances);
+    let known = |id: &InstanceId| records.iter().any(|one| one.id == id.as_str() && !one.state.is_finished());
+    plan.steps.iter().any(|step| matches!(step, Step::Start { server, .. } if !known(server)))
 }
 
 fn transition(about: &Eviction, condition: &Condition) -> Event {
