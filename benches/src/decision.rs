@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anyhow::Context;
 use cobalt_core::{
     api::{
-        labels,
+        ConditionStatus, condition_types, labels,
         testing::{MADE_AT, eviction, hypervisor, node},
     },
     ids::HostName,
@@ -108,7 +108,13 @@ impl Drain {
         settings.concurrency = 8;
         let seen = DrainSeen {
             eviction: Arc::new(eviction(host.as_str()).running().build()),
-            hypervisor: Arc::new(hypervisor(host.as_str()).onboarded().with_instances(50).build()),
+            hypervisor: Arc::new(
+                hypervisor(host.as_str())
+                    .onboarded()
+                    .with_instances(50)
+                    .with_condition(condition_types::HYPERVISOR_DISABLED, ConditionStatus::True, "Succeeded")
+                    .build(),
+            ),
             agent: AgentSeen::Alive,
             host,
             cloud: HostSeen::Known(Box::new(state)),

@@ -136,7 +136,9 @@ pub(super) async fn doctor(place: &Place, port: Option<&str>, with: Option<&Cert
         return Ok(Looked { answer, stale: None });
     };
     let mut options = options(place).southbound(Southbound::AsController);
-    if let Some(pki) = certificates.pki() {
+    let pki = certificates.pki();
+    let shown = pki.is_some();
+    if let Some(pki) = pki {
         options = options.pki(pki);
     }
     let (switch, seen) = look(place, options).await?;
@@ -145,7 +147,7 @@ pub(super) async fn doctor(place: &Place, port: Option<&str>, with: Option<&Cert
     let found = look_for_stale_flows(&switch, &config.integration_bridge).await;
     let seen = snapshot(place, &switch).await?;
     let answer = diagnosed(&seen, port, &Memory::of_stale_flows(found.clone()), &config)?;
-    Ok(Looked { answer, stale: Some(told(found)) })
+    Ok(Looked { answer, stale: Some(told(found, shown)) })
 }
 
 fn diagnosed(seen: &OvsSnapshot, port: Option<&str>, memory: &Memory, config: &Config) -> Result<Answer, OvsError> {
@@ -155,12 +157,17 @@ fn diagnosed(seen: &OvsSnapshot, port: Option<&str>, memory: &Memory, config: &C
     Ok(Answer::Port(Box::new(PortAnswer { port: Port::from(port), diagnosis })))
 }
 
-fn told(found: Section<BTreeMap<u64, u64>>) -> StaleFlows {
+/// What was found, or why nothing was; `shown` if certificates were given.
+fn told(found: Section<BTreeMap<u64, u64>>, shown: bool) -> StaleFlows {
     let offered = found != Section::NotOffered;
-    let told = StaleFlows::from(Stands { looking: false, looks: 1, at: None, found });
-    let why = "the southbound database of this machine's ovn-controller cannot be read (for ssl: --ssl-ca-cert, \
-               --ssl-certificate, --ssl-private-key)";
-    if offered { told } else { StaleFlows { unknown: Some(why.to_owned()), ..told } }
+    let mut told = StaleFlows::from(Stands { looking: false, looks: 1, at: None, found });
+    if !offered {
+        told.unknown = Some("the southbound database of this machine's ovn-controller cannot be read".to_owned());
+    }
+    if let Some(why) = told.unknown.as_mut().filter(|_| !shown) {
+        why.push_str(" (for ssl: --ssl-ca-cert, --ssl-certificate, --ssl-private-key)");
+    }
+    told
 }
 
 pub(super) async fn trace(place: &Place, question: &TraceQuestion) -> Result<TraceAnswer, OvsError> {
