@@ -247,3 +247,20 @@ pub enum DemoError {
     #[error("interrupted")]
     Interrupted,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{narrate::tests::Paper, *};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn on_a_terminal_a_drain_has_a_bar_that_fills() -> Result<(), DemoError> {
+        let args = Args { nodes: 2, vms: 8, seed: 7, fast: true, hold: false, port: None, verbose: false };
+        let paper = Paper::default();
+        let narrator = Narrator::new(paper.clone(), Look { live: true, fast: true });
+        run(args, Arc::new(narrator)).await?;
+        let text = paper.text();
+        assert!(text.contains("░ 0 of ") && text.contains("█"), "{text}");
+        assert!(!text.contains("hv-000: "), "lines are for paper: {text}");
+        Ok(())
+    }
+}

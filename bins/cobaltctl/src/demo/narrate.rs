@@ -87,7 +87,7 @@ impl Narrator {
         Ok(())
     }
 
-    /// Prints a line as it is, for people to copy.
+    /// Prints a line as it is: for people to copy, or to tell how far something is.
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
         self.screen().print(&format!("      {text}\n"))
     }
@@ -177,13 +177,14 @@ fn wrap(text: &str, width: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
 
+    /// Keeps what is written on it.
     #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
+    pub(in super::super) struct Paper(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Paper {
         fn write(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     impl Paper {
-        fn text(&self) -> String {
+        pub(in super::super) fn text(&self) -> String {
             String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
         }
     }

@@ -84,7 +84,11 @@ impl Observer {
     }
 
     /// Waits until `look` finds what it looks for; `what` completes the sentence "waited for".
-    pub(super) async fn until<T>(&self, what: impl Display, look: impl Fn(&Self) -> Option<T>) -> Result<T, DemoError> {
+    pub(super) async fn until<T>(
+        &self,
+        what: impl Display,
+        mut look: impl FnMut(&Self) -> Option<T>,
+    ) -> Result<T, DemoError> {
         let mut watching = self.clone();
         let search = async {
             loop {

@@ -1,5 +1,6 @@
 //! The story: what is made to happen, what was then seen, and nothing else.
 
+mod drain;
 mod joining;
 mod leaving;
 mod running;
@@ -19,7 +20,7 @@ use kube::{
 use serde_json::Value;
 use tokio::time::Instant;
 
-pub(super) use self::serving::progress;
+pub(super) use self::drain::progress;
 use super::{
     Args, DemoError,
     narrate::Narrator,

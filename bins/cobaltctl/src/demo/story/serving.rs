@@ -1,16 +1,14 @@
 //! A host is brought into service, tested, and lent to maintenance.
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
-
 use cobalt_core::{
-    api::{Eviction, EvictionStatus, Hypervisor, condition_types, labels, reasons},
+    api::{Hypervisor, condition_types, labels, reasons},
     ids::HostName,
     nova::NovaClient,
 };
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{DemoError, Story, Told, after, count, failed};
+use super::{DemoError, Story, Told, after, drain::targets, failed};
 
 /// The aggregate and the trait that the story gives its hosts.
 const AGGREGATE: &str = "general-purpose";
@@ -110,18 +108,6 @@ impl Story<'_> {
         self.back_in_service(host).await
     }
 
-    /// Waits until the host is empty, or cannot be.
-    pub(super) async fn drained(&self, host: &HostName) -> Result<Arc<Hypervisor>, DemoError> {
-        self.seen
-            .until_one(host.as_str(), "to be drained, or to say why not", |hypervisor| {
-                let evicting = hypervisor.condition(condition_types::EVICTING);
-                evicting.is_some_and(|condition| {
-                    condition.is_false() || [reasons::BLOCKED, reasons::FAILED].contains(&condition.reason.as_str())
-                })
-            })
-            .await
-    }
-
     async fn back_in_service(&self, host: &HostName) -> Told {
         let since = Instant::now();
         let wish = json!({"spec": {"maintenance": "", "maintenanceReason": null}});
@@ -143,34 +129,4 @@ fn step(hypervisor: &Hypervisor) -> Option<&str> {
 
 fn is_ready(hypervisor: &Hypervisor) -> bool {
     hypervisor.is_true(condition_types::READY)
-}
-
-/// Where the servers of a drained host went.
-fn targets(status: &EvictionStatus) -> String {
-    let moved = status.instances().iter().filter_map(|instance| instance.target.as_deref());
-    let (servers, hosts) = (moved.clone().count(), moved.collect::<BTreeSet<_>>());
-    if servers == 0 {
-        return "There was nothing to move.".to_owned();
-    }
-    format!("{} went to {}.", count(servers, "server"), hosts.into_iter().collect::<Vec<_>>().join(", "))
-}
-
-/// `[######....] 6 of 10 servers moved`, for every drain that is under way.
-pub(in super::super) fn progress(evictions: &[Arc<Eviction>]) -> String {
-    const WIDTH: usize = 24;
-    let mut text = String::new();
-    for eviction in evictions {
-        let Some(status) = &eviction.status else { continue };
-        let left = status.outstanding_instances().len();
-        let all = status.instances().len().max(left);
-        if all == 0 || left == 0 {
-            continue;
-        }
-        let done = all - left;
-        let filled = done * WIDTH / all;
-        let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "  {} {bar} {done} of {} moved", eviction.spec.hypervisor, count(all, "server"));
-    }
-    text
 }
