@@ -17,7 +17,7 @@ use std::{
 };
 
 /// Generous: only a broken program takes this long.
-pub(crate) const LIMIT: Duration = Duration::from_secs(240);
+pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
 /// What a program that has ended said.
 #[derive(Debug)]

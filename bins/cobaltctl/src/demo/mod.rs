@@ -233,12 +233,16 @@ pub enum DemoError {
     #[error("watch the Hypervisors: the watch has ended")]
     WatchEnded,
     /// Something was written while nothing happened.
-    #[error("the region is not at rest: {writes} writes in {time:?} in which nothing happened")]
+    #[error(
+        "the region does not come to rest: nothing has happened for {limit:?}, and {writes} writes in the last {time:?}"
+    )]
     NotAtRest {
         /// How many writes.
         writes: u64,
         /// In what time.
         time: Duration,
+        /// How long rest was waited for.
+        limit: Duration,
     },
     /// A part of the stage failed.
     #[error(transparent)]

@@ -230,6 +230,11 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
+    /// Requests for anything by anybody of ours.
+    pub(super) fn requests(&self) -> u64 {
+        self.operator.requests + self.agents.requests
+    }
+
     /// Changes of anything by anybody of ours.
     pub(super) fn writes(&self) -> u64 {
         self.operator.writes + self.agents.writes
