@@ -1,7 +1,7 @@
 //! An operator of your own: the stages you choose, on any cloud behind the seams.
 //!
 //! This one brings hosts into Nova and keeps their aggregates and traits, but leaves maintenance and draining to others:
-//! the stages for those are taken out of the list. It adds a stage that acts: a host that goes into service is worth a line
+//! the stages for those are taken out of the list, and the Evictions, which no stage drains, are let alone. It adds a stage that acts: a host that goes into service is worth a line
 //! in somebody's chat. Here the cloud is simulated; `cobalt_openstack::OpenStack` gives the same seams on a real one.
 //!
 //!     cargo run -p cobalt-examples --example custom_operator
@@ -17,6 +17,7 @@ use cobalt_core::{
     runtime::shutdown::Shutdown,
 };
 use cobalt_sim::Region;
+use kube::Client;
 
 /// What this operator leaves to others.
 const NOT_OURS: [&str; 2] = ["maintenance", "offboarding"];
@@ -63,19 +64,23 @@ impl Action for Tell {
     }
 }
 
+fn operator(region: &Region, client: Client) -> Operator {
+    let cloud = Cloud::new(Arc::new(region.nova()), Arc::new(region.placement()), ViewOptions::default());
+    let mut list = stages(&Settings::default(), &cloud, &client);
+    list.retain(|stage| !NOT_OURS.contains(&stage.name()));
+    list.insert(1, Arc::new(FirstService));
+    // With a cloud an operator drains hosts unless told otherwise, whatever its stages are.
+    Operator::new(client).cloud(cloud, Settings::default()).stages(list).drains(false)
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let region = Region::builder().hosts(2).vms_per_host(3).build();
     let cluster = region.cluster().await?;
     cluster.join_all().await?;
 
-    let cloud = Cloud::new(Arc::new(region.nova()), Arc::new(region.placement()), ViewOptions::default());
-    let client = cluster.client("my-operator");
-    let mut list = stages(&Settings::default(), &cloud, &client);
-    list.retain(|stage| !NOT_OURS.contains(&stage.name()));
-    list.insert(1, Arc::new(FirstService));
     let stop = Shutdown::new();
-    let operator = Operator::new(client).cloud(cloud, Settings::default()).stages(list);
+    let operator = operator(&region, cluster.client("my-operator"));
     println!("{operator:?}");
     let running = tokio::spawn(operator.run(stop.clone()));
 
@@ -89,4 +94,34 @@ async fn main() -> anyhow::Result<()> {
     stop.trigger();
     running.await??;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use cobalt_core::api::{Eviction, EvictionSpec, Hypervisor};
+    use kube::{Api, api::PostParams};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_is_left_to_others() {
+        let region = Region::builder().hosts(2).vms_per_host(1).build();
+        let cluster = region.cluster().await.unwrap();
+        cluster.join_all().await.unwrap();
+        let (client, stop) = (cluster.client("somebody"), Shutdown::new());
+        let running = tokio::spawn(operator(&region, cluster.client("my-operator")).run(stop.clone()));
+        let host = region.hosts()[0].to_string();
+        let told = |hypervisor: &Hypervisor| hypervisor.is_true("FirstServiceTold");
+        cobalt_examples::wait_for(client.clone(), &host, told).await.unwrap();
+
+        let evictions: Api<Eviction> = Api::all(client);
+        let spec = EvictionSpec { hypervisor: host.clone(), reason: "a test".into() };
+        evictions.create(&PostParams::default(), &Eviction::new(&host, spec)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(evictions.get(&host).await.unwrap().status, None, "our operator has worked on it");
+        stop.trigger();
+        running.await.unwrap().unwrap();
+    }
 }
