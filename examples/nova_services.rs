@@ -26,19 +26,23 @@ struct Args {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let openstack = OpenStack::connect(&Cloud::from_env()?).await?;
+    print!("{}", hosts(&openstack, args.troubled).await?);
+    Ok(())
+}
+
+async fn hosts(openstack: &OpenStack, troubled: bool) -> anyhow::Result<String> {
     let (nova, placement) = (openstack.nova(), openstack.placement());
     let (services, hypervisors, aggregates, providers) =
         tokio::try_join!(nova.services(), nova.hypervisors(), nova.aggregates(), placement.providers())?;
     let known = providers.into_iter().map(|provider| provider.id).collect::<std::collections::BTreeSet<_>>();
     let by_host: BTreeMap<_, _> = hypervisors.iter().map(|hypervisor| (&hypervisor.host, hypervisor)).collect();
     let mut rows = vec![["HOST", "ZONE", "STATE", "TYPE", "PROVIDER", "AGGREGATES"].map(String::from)];
-    for service in services.iter().filter(|service| !args.troubled || is_troubled(service)) {
+    for service in services.iter().filter(|service| !troubled || is_troubled(service)) {
         let hypervisor = by_host.get(&service.host).copied();
         let provider = hypervisor.map(|hypervisor| known.contains(&hypervisor.id));
         rows.push(row(service, hypervisor, provider, &aggregates));
     }
-    print!("{}", table(&rows));
-    Ok(())
+    Ok(table(&rows))
 }
 
 fn is_troubled(service: &ComputeService) -> bool {
@@ -89,7 +93,40 @@ fn table(rows: &[[String; 6]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cobalt_sim::Region;
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn the_hosts_of_a_region_are_listed_by_four_calls() -> anyhow::Result<()> {
+        let region = Region::builder().hosts(2).zones(["zone-a", "zone-b"]).build();
+        let nova = region.nova();
+        let service = nova.service_on(&region.hosts()[1]).await?;
+        nova.disable_service(&service.id, "a fan").await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (served, api) = (region.clone(), region.openstack());
+        let cloud = Cloud::from_vars(api.environment(listener.local_addr()?))?;
+        let serving = tokio::spawn(async move { served.serve_openstack(listener, std::future::pending()).await });
+
+        let openstack = OpenStack::connect(&cloud).await?;
+        api.counters().reset();
+        let all = hosts(&openstack, false).await?;
+        assert_eq!(api.counters().sum(), 4, "{:?}", api.counters().all());
+        let lines: Vec<_> = all.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "HOST    ZONE    STATE                TYPE  PROVIDER  AGGREGATES",
+                "hv-000  zone-a  up                   QEMU  yes       zone-a",
+                "hv-001  zone-b  up, disabled: a fan  QEMU  yes       zone-b",
+            ]
+        );
+        let troubled = hosts(&openstack, true).await?;
+        assert!(!troubled.contains("hv-000") && troubled.contains("hv-001"), "{troubled}");
+        serving.abort();
+        Ok(())
+    }
 
     #[test]
     fn a_disabled_host_shows_who_said_so_and_counts_as_troubled() {
