@@ -8,6 +8,7 @@
 //! Everything else an agent does is a [`Part`].
 
 mod beats;
+mod ceph;
 mod certificate;
 mod collect;
 pub mod exporter;
@@ -26,6 +27,7 @@ pub mod status;
 mod update;
 
 pub use self::{
+    ceph::{Ceph, CephArgs, Monitor, Monitors, RBD_REACHABLE},
     certificate::{CERTIFICATE_REQUESTED, CertificateArgs, Certificates},
     heartbeat::{Heartbeat, HeartbeatArgs},
     migration::{MigrationArgs, Migrations},

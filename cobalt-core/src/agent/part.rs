@@ -7,6 +7,7 @@
 //!   Incidents ─┤
 //!   Updates ───┼──▶ Board ──▶ the agent's loop ──▶ one apply of the Hypervisor's status
 //!   Certificates┤
+//!   Ceph ──────┤
 //!   Reboots ───┘ spec.maintenance
 //! ```
 //!

@@ -14,7 +14,7 @@ pub use self::{
     libvirt::{LibvirtArgs, LibvirtDriver},
 };
 use super::{
-    CertificateArgs, Config, HeartbeatArgs, MigrationArgs, NodeAgent, RebootArgs, UpdateArgs,
+    CephArgs, CertificateArgs, Config, HeartbeatArgs, MigrationArgs, NodeAgent, RebootArgs, UpdateArgs,
     exporter::{Exporter, Names},
 };
 use crate::{
@@ -114,6 +114,9 @@ pub struct Args {
     /// Certificates of libvirt.
     #[command(flatten)]
     pub certificate: CertificateArgs,
+    /// The way to the storage.
+    #[command(flatten)]
+    pub ceph: CephArgs,
     /// How to reach the Kubernetes API.
     #[command(flatten)]
     pub kube: KubeArgs,
@@ -247,7 +250,8 @@ impl Started {
             .parts(args.migration.part(&node, &namespace))
             .parts(args.reboot.part())
             .parts(args.update.part())
-            .part(args.certificate.part(&namespace));
+            .part(args.certificate.part(&namespace))
+            .part(args.ceph.part());
         let work = program.life.phase(Phase::Work);
         work.spawn("node agent", agent.run(work.stopping()));
         program.until_stopped(args.shutdown_grace_period).await

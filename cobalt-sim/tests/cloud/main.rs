@@ -15,6 +15,7 @@ mod onboarding;
 mod partition;
 mod plan;
 mod play;
+mod rbd;
 mod traits;
 
 use std::{sync::Arc, time::Duration};

@@ -89,6 +89,15 @@ fn an_address_that_is_none_is_named() {
 }
 
 #[test]
+fn a_monitor_that_is_none_is_named_and_none_at_all_is_none() {
+    run_simulated(&["--once", "--ceph-monitors", "mon-1,mon-2:0"]).refused(2, &["--ceph-monitors", "\"mon-2:0\""]);
+    let mut command = command(PROGRAM);
+    command.args(["--backend", "simulated", "--node-name", "node-1", "--once"]).env("CEPH_MONITORS", "");
+    let mut running = Running::start(&mut command);
+    assert_eq!(running.wait().code(), Some(0), "{}", running.err());
+}
+
+#[test]
 fn an_unknown_flag_is_named() {
     run_simulated(&["--simulated-disks", "3"]).refused(2, &["--simulated-disks", "--help"]);
 }
