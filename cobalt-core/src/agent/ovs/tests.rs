@@ -259,6 +259,23 @@ fn numbers_that_do_not_fit_are_very_large_and_not_a_panic() {
 }
 
 #[test]
+fn a_bridge_is_unresponsive_after_two_looks_and_unknown_after_one() {
+    let config = Config::new("node-1");
+    let (mut seen, mut memory, mut status) = (sound(), Memory::default(), OVSNodeStatus::default());
+    seen.bridges[1].flows = None;
+    let mut told = Vec::new();
+    for looks in 0..2 {
+        let at = now() + config.probe * looks;
+        memory.observe(&seen, at, &config);
+        status = decide(&Section::Known(seen.clone()), &status, &memory, at, &config);
+        let word = status.bridges.as_ref().unwrap()[1].status.clone().unwrap();
+        told.push((word, condition(&status, "Ready").1));
+    }
+    let told: Vec<_> = told.iter().map(|(word, ready)| (word.as_str(), ready.as_str())).collect();
+    assert_eq!(told, [("Unknown", "Ready"), ("Unresponsive", "BridgeUnresponsive")]);
+}
+
+#[test]
 fn figures_are_held_until_they_move_far_and_then_for_a_while() {
     let limits = figures::Limits::default();
     let at = |seconds: u64| now() + Duration::from_secs(seconds);
