@@ -265,6 +265,8 @@ pub struct Controller {
     pub openflow_connected: Option<bool>,
     /// How many configuration steps it is behind the northbound database; `None` if unknown.
     pub lag: Option<u64>,
+    /// The configuration step it is to reach; `None` if unknown. In a busy cloud that one is another each time.
+    pub wanted: Option<u64>,
     /// Logical ports that OVN has bound to this host and that no interface here claims; `None` without the southbound
     /// database.
     pub unplugged: Option<Vec<String>>,

@@ -310,7 +310,8 @@ fn describe_controller(found: &Inventory, answers: ControllerAnswers, known: Opt
     if found.southbound.is_none() && answers.daemon == Daemon::Absent {
         return None;
     }
-    let (lag, unplugged) = known.map_or((None, None), |known| (known.lag, Some(known.unplugged)));
+    let (lag, wanted, unplugged) =
+        known.map_or((None, None, None), |known| (known.lag, known.wanted, Some(known.unplugged)));
     Some(Controller {
         southbound_connected: answers.connected,
         daemon: answers.daemon,
@@ -319,6 +320,7 @@ fn describe_controller(found: &Inventory, answers: ControllerAnswers, known: Opt
         openflow_connected: None,
         southbound_responsive: None,
         lag,
+        wanted,
         unplugged,
     })
 }

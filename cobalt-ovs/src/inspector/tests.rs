@@ -275,7 +275,7 @@ async fn with_the_southbound_database_bindings_lag_and_unplugged_ports_are_known
     let snapshot = switch.snapshot().await.unwrap();
     assert_eq!(bindings(&snapshot), [Some(Binding::Here), Some(Binding::Elsewhere("hv2".into()))]);
     let controller = snapshot.controller.unwrap();
-    assert_eq!(controller.lag, Some(1));
+    assert_eq!((controller.lag, controller.wanted), (Some(1), Some(5)));
     assert_eq!(controller.unplugged, Some(vec!["vm3".to_owned()]));
     let asked = host.southbound.requests("monitor_cond_change");
     assert!(

@@ -388,6 +388,8 @@ impl OvsInspector for SimSwitch {
                             .then_some(switch.controller != DaemonState::Dead && !switch.openflow_lost),
                         unplugged: reads.then(|| switch.unplugged.iter().cloned().collect()),
                         lag: (reads && switch.controller == DaemonState::Running).then_some(switch.lag),
+                        // Nothing that the cloud wants is ever done while there is a lag.
+                        wanted: reads.then_some(switch.lag),
                     }),
                     // Nobody has changed anything: a switch that is dead is not asked to take up anything.
                     configuration_pending: switch.pending,

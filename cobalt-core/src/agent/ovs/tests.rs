@@ -89,6 +89,7 @@ pub(super) fn sound() -> OvsSnapshot {
             chassis_id: Some("hv1".into()),
             openflow_connected: Some(true),
             lag: Some(0),
+            wanted: Some(7),
             unplugged: Some(Vec::new()),
         }),
         configuration_pending: false,
@@ -273,6 +274,40 @@ fn a_bridge_is_unresponsive_after_two_looks_and_unknown_after_one() {
     }
     let told: Vec<_> = told.iter().map(|(word, ready)| (word.as_str(), ready.as_str())).collect();
     assert_eq!(told, [("Unknown", "Ready"), ("Unresponsive", "BridgeUnresponsive")]);
+}
+
+/// A cloud in which something changes all the time: at every look another step is wanted.
+#[test]
+fn a_controller_lags_when_it_does_not_reach_what_was_wanted_and_not_because_more_is_wanted() {
+    let config = Config::new("node-1");
+    let (mut memory, mut status) = (Memory::default(), OVSNodeStatus::default());
+    let mut at = now();
+    // What is told after looking for five minutes at a controller that is so many steps behind, and takes no more.
+    let mut looks = |behind: u64, stuck: bool| {
+        let mut told = Vec::new();
+        let mut lag = behind;
+        for _ in 0..30 {
+            at += config.probe;
+            lag += if stuck { 10 } else { 0 };
+            let mut seen = sound();
+            let controller = seen.controller.as_mut().unwrap();
+            let second = u64::try_from(at.as_second()).unwrap();
+            (controller.wanted, controller.lag) = (Some(second), Some(lag));
+            memory.observe(&seen, at, &config);
+            status = decide(&Section::Known(seen), &status, &memory, at, &config);
+            told.push(
+                status.issues.as_ref().unwrap().iter().any(|issue| issue.type_.as_deref() == Some("SouthboundLag")),
+            );
+        }
+        told
+    };
+    assert_eq!(looks(15, false), [false; 30], "it keeps up, at a distance of 15 seconds");
+    let stuck = looks(15, true);
+    assert_eq!((stuck[3], stuck[9], stuck[29]), (false, true, true), "{stuck:?}");
+    let mended = looks(15, false);
+    assert_eq!((mended[0], mended[29]), (true, false), "{mended:?}");
+    let slow = looks(100, false);
+    assert!(slow[9..].iter().all(|told| *told), "it is always too late, and does not come and go: {slow:?}");
 }
 
 #[test]

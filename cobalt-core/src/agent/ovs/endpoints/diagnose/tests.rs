@@ -70,6 +70,7 @@ fn well() -> OvsSnapshot {
             chassis_id: None,
             openflow_connected: Some(true),
             lag: Some(0),
+            wanted: Some(7),
             unplugged: Some(vec![]),
         }),
         configuration_pending: false,
