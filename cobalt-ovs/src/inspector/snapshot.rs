@@ -34,8 +34,11 @@ const BRIDGES: usize = 4;
 /// How long the kernel may take for a few files.
 const KERNEL: Duration = Duration::from_secs(2);
 /// How often the switch is asked for its connections while ours come and go, and how long to wait in between.
-const COUNTS: u32 = 4;
+const COUNTS: u32 = 8;
 const COUNT_AGAIN: Duration = Duration::from_millis(50);
+/// After so many answers without a change of ours the next one counts none that we have closed, and all we have opened:
+/// between two answers the switch looks after its connections, and it takes two such looks to let go of one.
+const SETTLED: u32 = 2;
 /// How often the southbound database is asked while others ask for other rows.
 const NARROWINGS: u32 = 3;
 
@@ -111,14 +114,18 @@ async fn ask_switch(switch: &OvsSwitch, configured: u64) -> (SwitchAnswers, Opti
     let Inner { daemons, connections, .. } = switch.inner.as_ref();
     let mut before = connections.now();
     let mut answers = daemons.ask_switch().await;
+    let mut settled = 0;
     for _ in 0..COUNTS {
         let Some(memory) = answers.memory.as_deref() else { break };
         let counted = show::memory(memory).get("ofconns").copied().unwrap_or(0);
-        if let Some(others) = connections::others(counted, configured, before, connections.now()) {
-            return (answers, Some(others));
+        match connections::others(counted, configured, before, connections.now()) {
+            Some(others) if settled == SETTLED || (counted == 0 && !others) => return (answers, Some(others)),
+            Some(_) => settled += 1,
+            None => {
+                tokio::time::sleep(COUNT_AGAIN).await;
+                (before, settled) = (connections.now(), 0);
+            }
         }
-        tokio::time::sleep(COUNT_AGAIN).await;
-        before = connections.now();
         answers.memory = told(&daemons.switch, "memory/show").await;
     }
     (answers, None)

@@ -413,6 +413,23 @@ async fn upcalls_and_threads_are_told_with_the_datapath() {
 }
 
 #[tokio::test]
+async fn a_connection_of_ours_that_the_switch_has_not_let_go_of_yet_is_not_taken_for_the_controllers() {
+    let host = Host::new();
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    let switch = host.switch().await;
+    let connected = async |counts: [&str; 3]| {
+        vswitchd.answer_in_turn("memory/show", counts);
+        switch.snapshot().await.unwrap().controller.unwrap().openflow_connected
+    };
+    assert_eq!(connected(["ofconns:1 ports:9", "ofconns:1 ports:9", "ports:9"]).await, Some(false), "that was ours");
+    // Nor does one of ours that is not there yet hide the controller's.
+    let reading = switch.inner.connections.one();
+    assert_eq!(connected(["ofconns:1", "ofconns:2", "ofconns:2"]).await, Some(true));
+    drop(reading);
+    assert_eq!(connected(["ofconns:4", "ofconns:3", "ofconns:3"]).await, Some(true));
+}
+
+#[tokio::test]
 async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_told() {
     let host = Host::new();
     let switch = OvsSwitch::connect(host.options().control_timeout(Duration::from_secs(5))).await.unwrap();
