@@ -96,8 +96,8 @@ fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
                 link_up: member.link_up,
                 // In megabits; -1 without a link.
                 speed_bps: attribute("speed")
-                    .and_then(|speed| speed.parse::<u64>().ok())
-                    .map(|speed| speed * 1_000_000),
+                    .and_then(|megabits| megabits.parse::<u64>().ok())
+                    .and_then(|megabits| megabits.checked_mul(1_000_000)),
                 bond: Some(bond.name.clone()),
                 error: None,
                 ifindex: attribute("ifindex").and_then(|index| index.parse().ok()),

@@ -164,5 +164,7 @@ fn bonds_in_below_and_beside_a_bridge_are_found_and_others_are_not() {
     assert_eq!((member.name.as_str(), member.bond.as_deref()), ("eno1", Some("bond0")));
     assert_eq!((member.speed_bps, member.ifindex), (Some(25_000_000_000), Some(3)));
     assert_eq!(member.statistics.get("rx_packets"), Some(&17));
+    fs::write(net.join("eno1/speed"), format!("{}\n", u64::MAX)).unwrap();
+    assert_eq!(bonds(root.path(), &devices)[0].interfaces[0].speed_bps, None, "no speed, and no panic");
     assert_eq!(bonds(Path::new("/nonexistent"), &devices), []);
 }
