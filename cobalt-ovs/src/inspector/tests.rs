@@ -446,7 +446,7 @@ async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_told() {
 #[tokio::test]
 async fn a_hung_southbound_database_does_not_hold_up_the_look() {
     let host = Host::new();
-    let options = host.options().southbound(Southbound::AsController).control_timeout(Duration::from_secs(1));
+    let options = host.options().southbound(Southbound::AsController).control_timeout(Duration::from_secs(5));
     let switch = OvsSwitch::connect(options).await.unwrap();
     assert!(switch.snapshot().await.unwrap().controller.unwrap().lag.is_some());
     host.southbound.hang(true);
