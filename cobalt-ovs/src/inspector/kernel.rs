@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cobalt_core::ovs::{Bond, BondKind, BondMember, Interface, InterfaceRole};
+use cobalt_core::ovs::{Bond, BondKind, BondMember, Device, Interface, InterfaceRole};
 
 /// No file of the kernel that is read here is longer.
 const MAX_FILE: u64 = 1 << 20;
@@ -108,6 +108,16 @@ fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
                 binding: None,
                 remote_chassis: None,
                 remote_known: None,
+                device: Device {
+                    kind: Some("system".to_owned()),
+                    mtu: attribute("mtu").and_then(|mtu| mtu.parse().ok()),
+                    full_duplex: match attribute("duplex").as_deref() {
+                        Some("full") => Some(true),
+                        Some("half") => Some(false),
+                        _ => None,
+                    },
+                    ..Device::default()
+                },
                 statistics: statistics(directory.as_deref()),
             }
         })

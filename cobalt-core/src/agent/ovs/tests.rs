@@ -9,7 +9,10 @@ use super::{Config, figures, finding::find, memory::Memory, status::decide};
 use crate::{
     agent::Section,
     api::OVSNodeStatus,
-    ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, Daemon, Interface, InterfaceRole, OvsSnapshot},
+    ovs::{
+        Binding, Bond, BondKind, BondMember, Bridge, Controller, ControllerConfiguration, Daemon, Device, Interface,
+        InterfaceRole, OvsSnapshot,
+    },
 };
 
 pub(super) fn now() -> Timestamp {
@@ -38,6 +41,7 @@ pub(super) fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interf
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: Device::default(),
         statistics: BTreeMap::from([("rx_packets".into(), 11), ("tx_packets".into(), 12)]),
     }
 }
@@ -90,6 +94,7 @@ pub(super) fn sound() -> OvsSnapshot {
             openflow_connected: Some(true),
             lag: Some(0),
             wanted: Some(7),
+            configuration: ControllerConfiguration::default(),
             unplugged: Some(Vec::new()),
         }),
         configuration_pending: false,
