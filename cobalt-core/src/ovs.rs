@@ -163,8 +163,27 @@ pub struct Interface {
     pub remote_chassis: Option<String>,
     /// Whether OVN still has that host; `None` without the southbound database.
     pub remote_known: Option<bool>,
+    /// What is said of its device.
+    pub device: Device,
     /// Counters under the switch's own names. The set of names is open.
     pub statistics: BTreeMap<String, u64>,
+}
+
+/// What is said of the device of an interface. What nobody says is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Device {
+    /// What makes it, in the switch's words: `system`, `internal`, `geneve`, `dpdkvhostuserclient`.
+    pub kind: Option<String>,
+    /// How long its packets may be, in bytes.
+    pub mtu: Option<u32>,
+    /// Whether it sends and receives at the same time.
+    pub full_duplex: Option<bool>,
+    /// How often its link has come or gone.
+    pub link_resets: Option<u64>,
+    /// How much may come in by it, in bits per second; 0 is no bound.
+    pub policing_bps: Option<u64>,
+    /// And how many bits more for a moment.
+    pub policing_burst_bits: Option<u64>,
 }
 
 /// What OVN makes of a port's claim to be a logical port.
@@ -265,9 +284,31 @@ pub struct Controller {
     pub openflow_connected: Option<bool>,
     /// How many configuration steps it is behind the northbound database; `None` if unknown.
     pub lag: Option<u64>,
+    /// The configuration step it is to reach; `None` if unknown. In a busy cloud that one is another each time.
+    pub wanted: Option<u64>,
     /// Logical ports that OVN has bound to this host and that no interface here claims; `None` without the southbound
     /// database.
     pub unplugged: Option<Vec<String>>,
+    /// How it is configured.
+    pub configuration: ControllerConfiguration,
+}
+
+/// How OVN's controller is configured, in the words of whoever did: the `external_ids` of the switch that begin with
+/// `ovn-`. What is not there is `None`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ControllerConfiguration {
+    /// `ovn-encap-ip`: the addresses of its tunnels.
+    pub encap_ip: Option<String>,
+    /// `ovn-encap-type`: what the tunnels are, such as `geneve`.
+    pub encap_type: Option<String>,
+    /// `ovn-bridge-mappings`: physical networks, and the bridges that lead to them.
+    pub bridge_mappings: Option<String>,
+    /// `ovn-monitor-all`: whether it follows the whole southbound database.
+    pub monitor_all: Option<String>,
+    /// `ovn-remote-probe-interval`: how often it asks the southbound database whether it is there, in milliseconds.
+    pub remote_probe_interval: Option<String>,
+    /// `ovn-openflow-probe-interval`: how often it asks the switch, in seconds.
+    pub openflow_probe_interval: Option<String>,
 }
 
 /// Something changed.
@@ -409,6 +450,12 @@ pub struct DatapathCounters {
     pub flow_limit: Option<u64>,
     /// How long its last look through the cached flows took.
     pub dump: Option<Duration>,
+    /// Masks by which cached flows are found; `None` if it does not say, as in userspace.
+    pub masks: Option<u64>,
+    /// Masks that packets were compared with, each packet with one or several.
+    pub mask_hits: Option<u64>,
+    /// Packets whose mask was known before.
+    pub mask_cache_hits: Option<u64>,
 }
 
 /// What a thread that forwards packets counts. What it does not say is `None`.
@@ -436,6 +483,33 @@ pub struct PmdCounters {
     pub idle_cycles: Option<u64>,
     /// And on packets.
     pub busy_cycles: Option<u64>,
+    /// Rounds over its queues that found nothing.
+    pub idle_iterations: Option<u64>,
+    /// And that found packets.
+    pub busy_iterations: Option<u64>,
+    /// Rounds after which it slept.
+    pub sleep_iterations: Option<u64>,
+    /// How long it slept in all.
+    pub slept: Option<Duration>,
+    /// Whether it serves only the queues that somebody gave it.
+    pub isolated: Option<bool>,
+    /// How much of its last minute it spent on no queue, in percent.
+    pub overhead_percent: Option<u64>,
+    /// The queues it serves.
+    pub queues: Vec<ReceiveQueue>,
+}
+
+/// A queue of received packets, and what serving it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceiveQueue {
+    /// The interface.
+    pub interface: String,
+    /// The number of the queue.
+    pub queue: u32,
+    /// Whether packets may come by it.
+    pub enabled: bool,
+    /// How much of the thread's last minute it took, in percent; `None` if nobody knows yet.
+    pub usage_percent: Option<u64>,
 }
 
 /// A learned address.

@@ -9,7 +9,7 @@
 //! | `version` | [`version`] |
 //! | `bond/show`, `lacp/show` | [`bonds`], [`lacp`] |
 //! | `dpif/show`, `dpctl/show -s`, `upcall/show` | [`ports`], [`datapaths`], [`upcalls`] |
-//! | `dpif-netdev/pmd-stats-show` | [`pmds`] |
+//! | `dpif-netdev/pmd-stats-show`, `pmd-rxq-show`, `pmd-perf-show` | [`pmds`] |
 //! | `fdb/show BRIDGE` | [`fdb`] |
 //! | `coverage/show`, `memory/show` | [`coverage`], [`memory`] |
 //! | `ofproto/trace BRIDGE FLOW` | [`packet`] makes the second parameter, [`trace`] reads the answer |

@@ -45,11 +45,16 @@ async fn a_packet_is_in_the_file_with_its_time_and_cut_to_its_bound() {
     assert_eq!(header.len(), 24);
     assert_eq!(header[..4], [0xa1, 0xb2, 0x3c, 0x4d]);
     let marker = "cobalt-capture-test-one";
-    send(&format!("{marker}{}", "x".repeat(200)), 1).await;
-    // Others use the device too.
+    let text = format!("{marker}{}", "x".repeat(200));
+    // Others use the device too, and on a busy machine the kernel drops what is not read in time: ours is sent until it
+    // is seen.
+    let mut again = tokio::time::interval(Duration::from_millis(100));
     let mut seen = Vec::new();
     while !contains(&seen, marker) {
-        seen = stream.next().await.unwrap().unwrap();
+        tokio::select! {
+            chunk = stream.next() => seen = chunk.unwrap().unwrap(),
+            _ = again.tick() => send(&text, 1).await,
+        }
     }
     let (mut rest, mut found) = (&seen[..], None);
     while let Some((head, after)) = rest.split_first_chunk::<16>() {
@@ -66,7 +71,6 @@ async fn a_packet_is_in_the_file_with_its_time_and_cut_to_its_bound() {
     assert_eq!(kept, 96);
     assert_eq!(length as usize, 14 + 20 + 8 + marker.len() + 200);
     assert!(counters.packets() >= 1 && counters.cut() >= 1);
-    assert_eq!(counters.dropped(), 0);
 }
 
 #[tokio::test]

@@ -352,6 +352,15 @@ async fn counters(fixture: &mut dyn OvsFixture) -> Provoked<()> {
         grows(&format!("misses of {name}"), before.missed, after.map(|after| after.missed))?;
         grows(&format!("lost of {name}"), before.lost, after.map(|after| after.lost))?;
     }
+    for pmd in &first.pmds {
+        let after = second.pmds.iter().filter(|after| after.thread == pmd.thread).collect::<Vec<_>>();
+        ensure(after.len() == 1, || format!("thread {} is told {} times", pmd.thread, after.len()))?;
+        grows(&format!("packets of {}", pmd.thread), pmd.received.unwrap_or(0), after[0].received)?;
+        let mut queues: Vec<_> = pmd.queues.iter().map(|queue| (&queue.interface, queue.queue)).collect();
+        queues.sort_unstable();
+        let twice = queues.windows(2).find(|pair| pair[0] == pair[1]);
+        ensure(twice.is_none(), || format!("thread {} serves {twice:?} twice", pmd.thread))?;
+    }
     for (daemon, events) in &first.coverage {
         for (event, before) in events {
             let after = second.coverage.get(daemon).and_then(|events| events.get(event)).copied();

@@ -50,7 +50,8 @@ impl Drop for Connection {
 }
 
 /// Whether others than us and the configured controllers are connected, given what the switch counted between two
-/// moments; `None` if it cannot be told, because connections of ours came or went meanwhile.
+/// moments; `None` if it cannot be told, because connections of ours came or went meanwhile. One that came or went
+/// shortly before the first moment the switch may not have noticed: one such count is not to be believed.
 pub(super) fn others(counted: u64, configured: u64, before: Moment, after: Moment) -> Option<bool> {
     let (least, most) = (before.open.min(after.open), before.open.max(after.open));
     if counted <= configured.saturating_add(least) && before == after {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use cobalt_core::ovs::{Bond, BondKind, BondMember, Bridge, Interface, InterfaceRole};
+use cobalt_core::ovs::{Bond, BondKind, BondMember, Bridge, ControllerConfiguration, Device, Interface, InterfaceRole};
 
 use crate::ovsdb::{Follow, Row, Tables};
 
 pub(super) const DATABASE: &str = "Open_vSwitch";
 
-/// Everything but `statistics`, which changes all the time and is asked for when it is wanted.
+/// Everything but `statistics`, which changes all the time, and `link_resets`, which is a counter too: these are asked for
+/// when they are wanted.
 pub(super) fn follow() -> Follow {
     Follow::new(DATABASE)
         .table("Open_vSwitch", ["bridges", "cur_cfg", "next_cfg", "dpdk_initialized", "dpdk_version", "external_ids"])
@@ -26,6 +27,10 @@ pub(super) fn follow() -> Follow {
                 "ifindex",
                 "ofport",
                 "mac_in_use",
+                "mtu",
+                "duplex",
+                "ingress_policing_rate",
+                "ingress_policing_burst",
                 "external_ids",
                 "status",
             ],
@@ -47,6 +52,7 @@ pub(super) struct Inventory {
     /// OVN's database and name of this host, as its controller is configured.
     pub(super) southbound: Option<String>,
     pub(super) chassis_id: Option<String>,
+    pub(super) configuration: ControllerConfiguration,
     /// Connections to the switch that configured controllers have, and not OVN's.
     pub(super) configured_controllers: u64,
     /// Devices that carry traffic of a bridge without being in it: where tunnels leave.
@@ -62,6 +68,14 @@ pub(super) fn read(tables: &Tables) -> Inventory {
         found.configuration_pending = number("cur_cfg") < number("next_cfg");
         found.southbound = id(switch, "ovn-remote");
         found.chassis_id = id(switch, "system-id");
+        found.configuration = ControllerConfiguration {
+            encap_ip: id(switch, "ovn-encap-ip"),
+            encap_type: id(switch, "ovn-encap-type"),
+            bridge_mappings: id(switch, "ovn-bridge-mappings"),
+            monitor_all: id(switch, "ovn-monitor-all"),
+            remote_probe_interval: id(switch, "ovn-remote-probe-interval"),
+            openflow_probe_interval: id(switch, "ovn-openflow-probe-interval"),
+        };
     }
     found.configured_controllers = tables
         .rows("Controller")
@@ -171,8 +185,26 @@ fn read_interface(bridge: &str, port: &Row, row: &Row, bond: Option<String>) -> 
         binding: None,
         remote_chassis: chassis.map(|id| id.rsplit_once('@').map_or(id, |(chassis, _)| chassis).to_owned()),
         remote_known: None,
+        device: device(row),
         statistics: BTreeMap::new(),
     })
+}
+
+fn device(row: &Row) -> Device {
+    // Written in thousands.
+    let bits = |column: &str| u64::try_from(row.integer(column)?).ok()?.checked_mul(1000);
+    Device {
+        kind: Some(row.str("type").filter(|kind| !kind.is_empty()).unwrap_or("system").to_owned()),
+        mtu: row.integer("mtu").and_then(|mtu| u32::try_from(mtu).ok()),
+        full_duplex: match row.str("duplex") {
+            Some("full") => Some(true),
+            Some("half") => Some(false),
+            _ => None,
+        },
+        link_resets: None,
+        policing_bps: bits("ingress_policing_rate"),
+        policing_burst_bits: bits("ingress_policing_burst"),
+    }
 }
 
 /// Whether the kernel has a device of an interface's name.

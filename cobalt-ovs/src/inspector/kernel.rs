@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cobalt_core::ovs::{Bond, BondKind, BondMember, Interface, InterfaceRole};
+use cobalt_core::ovs::{Bond, BondKind, BondMember, Device, Interface, InterfaceRole};
 
 /// No file of the kernel that is read here is longer.
 const MAX_FILE: u64 = 1 << 20;
@@ -96,8 +96,8 @@ fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
                 link_up: member.link_up,
                 // In megabits; -1 without a link.
                 speed_bps: attribute("speed")
-                    .and_then(|speed| speed.parse::<u64>().ok())
-                    .map(|speed| speed * 1_000_000),
+                    .and_then(|megabits| megabits.parse::<u64>().ok())
+                    .and_then(|megabits| megabits.checked_mul(1_000_000)),
                 bond: Some(bond.name.clone()),
                 error: None,
                 ifindex: attribute("ifindex").and_then(|index| index.parse().ok()),
@@ -108,6 +108,16 @@ fn with_interfaces(bond: Bond, bridge: &str, net: &Path) -> KernelBond {
                 binding: None,
                 remote_chassis: None,
                 remote_known: None,
+                device: Device {
+                    kind: Some("system".to_owned()),
+                    mtu: attribute("mtu").and_then(|mtu| mtu.parse().ok()),
+                    full_duplex: match attribute("duplex").as_deref() {
+                        Some("full") => Some(true),
+                        Some("half") => Some(false),
+                        _ => None,
+                    },
+                    ..Device::default()
+                },
                 statistics: statistics(directory.as_deref()),
             }
         })

@@ -34,8 +34,11 @@ const BRIDGES: usize = 4;
 /// How long the kernel may take for a few files.
 const KERNEL: Duration = Duration::from_secs(2);
 /// How often the switch is asked for its connections while ours come and go, and how long to wait in between.
-const COUNTS: u32 = 4;
+const COUNTS: u32 = 8;
 const COUNT_AGAIN: Duration = Duration::from_millis(50);
+/// After so many answers without a change of ours the next one counts none that we have closed, and all we have opened:
+/// between two answers the switch looks after its connections, and it takes two such looks to let go of one.
+const SETTLED: u32 = 2;
 /// How often the southbound database is asked while others ask for other rows.
 const NARROWINGS: u32 = 3;
 
@@ -44,11 +47,11 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
     let at = Timestamp::now();
     let mut found = inner.database.read(inventory::read);
     let southbound = switch.southbound();
-    let (database, (answers, openflow_connected), controller, mut statistics, known, responsive, kernel) = tokio::join!(
+    let (database, (answers, openflow_connected), controller, mut counted, known, responsive, kernel) = tokio::join!(
         inner.daemons.database.daemon(),
         ask_switch(switch, found.configured_controllers),
         inner.daemons.ask_controller(),
-        statistics(&inner.database),
+        counted(&inner.database),
         ask_southbound(southbound.as_ref(), &found, inner.options.control_timeout),
         is_responsive(switch, &found),
         kernel_bonds(switch, &found),
@@ -57,7 +60,8 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
         count_flows(switch, &mut found.bridges).await;
     }
     for interface in &mut found.interfaces {
-        interface.statistics = statistics.remove(&interface.name).unwrap_or_default();
+        let counted = counted.remove(&interface.name).unwrap_or_default();
+        (interface.statistics, interface.device.link_resets) = (counted.statistics, counted.link_resets);
     }
     fill_bonds(switch, &answers, &mut found.bonds);
     let local = controller.bindings.as_deref().map(show::bindings);
@@ -81,10 +85,17 @@ pub(super) async fn take(switch: &OvsSwitch) -> OvsSnapshot {
     }
 }
 
-/// The counters of all interfaces, by name. They are asked for and not followed: they change all the time.
-async fn statistics(database: &Replica) -> BTreeMap<String, BTreeMap<String, u64>> {
+/// What is counted of an interface.
+#[derive(Debug, Default)]
+struct Counted {
+    statistics: BTreeMap<String, u64>,
+    link_resets: Option<u64>,
+}
+
+/// What is counted of all interfaces, by name. It is asked for and not followed: it changes all the time.
+async fn counted(database: &Replica) -> BTreeMap<String, Counted> {
     let Ok(client) = database.client() else { return BTreeMap::new() };
-    let wanted = Operation::select("Interface", []).columns(["name", "statistics"]);
+    let wanted = Operation::select("Interface", []).columns(["name", "statistics", "link_resets"]);
     let mut all = BTreeMap::new();
     let take = |row: Row| {
         let counters = row.get("statistics").map(Datum::pairs).unwrap_or_default();
@@ -93,7 +104,8 @@ async fn statistics(database: &Replica) -> BTreeMap<String, BTreeMap<String, u64
             Some((name.as_str()?.to_owned(), u64::try_from(value.as_i64()?).ok()?))
         });
         if let Some(name) = row.str("name") {
-            all.insert(name.to_owned(), counters.collect());
+            let link_resets = row.integer("link_resets").and_then(|resets| u64::try_from(resets).ok());
+            all.insert(name.to_owned(), Counted { statistics: counters.collect(), link_resets });
         }
     };
     if let Err(error) = client.select_each(inventory::DATABASE, &wanted, take).await {
@@ -111,14 +123,18 @@ async fn ask_switch(switch: &OvsSwitch, configured: u64) -> (SwitchAnswers, Opti
     let Inner { daemons, connections, .. } = switch.inner.as_ref();
     let mut before = connections.now();
     let mut answers = daemons.ask_switch().await;
+    let mut settled = 0;
     for _ in 0..COUNTS {
         let Some(memory) = answers.memory.as_deref() else { break };
         let counted = show::memory(memory).get("ofconns").copied().unwrap_or(0);
-        if let Some(others) = connections::others(counted, configured, before, connections.now()) {
-            return (answers, Some(others));
+        match connections::others(counted, configured, before, connections.now()) {
+            Some(others) if settled == SETTLED || (counted == 0 && !others) => return (answers, Some(others)),
+            Some(_) => settled += 1,
+            None => {
+                tokio::time::sleep(COUNT_AGAIN).await;
+                (before, settled) = (connections.now(), 0);
+            }
         }
-        tokio::time::sleep(COUNT_AGAIN).await;
-        before = connections.now();
         answers.memory = told(&daemons.switch, "memory/show").await;
     }
     (answers, None)
@@ -310,15 +326,18 @@ fn describe_controller(found: &Inventory, answers: ControllerAnswers, known: Opt
     if found.southbound.is_none() && answers.daemon == Daemon::Absent {
         return None;
     }
-    let (lag, unplugged) = known.map_or((None, None), |known| (known.lag, Some(known.unplugged)));
+    let (lag, wanted, unplugged) =
+        known.map_or((None, None, None), |known| (known.lag, known.wanted, Some(known.unplugged)));
     Some(Controller {
         southbound_connected: answers.connected,
         daemon: answers.daemon,
         southbound: found.southbound.clone(),
         chassis_id: found.chassis_id.clone(),
+        configuration: found.configuration.clone(),
         openflow_connected: None,
         southbound_responsive: None,
         lag,
+        wanted,
         unplugged,
     })
 }
@@ -330,10 +349,19 @@ pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
         let answers = tokio::join!(told(daemon, "coverage/show"), told(daemon, "memory/show"));
         (daemon.name().to_owned(), answers)
     });
-    let (datapaths, upcalls, pmds, all) = tokio::join!(
+    let threads = async {
+        let switch = &daemons.switch;
+        let (stats, queues, rounds) = tokio::join!(
+            told(switch, "dpif-netdev/pmd-stats-show"),
+            told(switch, "dpif-netdev/pmd-rxq-show"),
+            told(switch, "dpif-netdev/pmd-perf-show"),
+        );
+        [stats, queues, rounds].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    };
+    let (datapaths, upcalls, threads, all) = tokio::join!(
         daemons.switch.call("dpctl/show", &["-s"]),
         told(&daemons.switch, "upcall/show"),
-        told(&daemons.switch, "dpif-netdev/pmd-stats-show"),
+        threads,
         futures::future::join_all(each)
     );
     for (name, (coverage, memory)) in all {
@@ -352,6 +380,6 @@ pub(super) async fn counters(daemons: &Daemons) -> OvsCounters {
             (datapath.flow_limit, datapath.dump) = (Some(upcalls.limit), Some(upcalls.dump));
         }
     }
-    counters.pmds = pmds.map(|text| show::pmds(&text)).unwrap_or_default();
+    counters.pmds = show::pmds(&threads);
     counters
 }

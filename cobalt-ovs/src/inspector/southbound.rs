@@ -89,6 +89,7 @@ pub(super) struct Known {
     /// The hosts of the cloud.
     hosts: BTreeSet<String>,
     pub(super) lag: Option<u64>,
+    pub(super) wanted: Option<u64>,
     pub(super) unplugged: Vec<String>,
 }
 
@@ -135,6 +136,7 @@ pub(super) fn read(tables: &Tables, chassis_id: Option<&str>, interfaces: &[Inte
         let row = tables.rows(table).find(|(_, row)| name.is_none() || row.str("name") == name);
         row.map(|(_, row)| row.integer("nb_cfg").unwrap_or_default())
     };
+    known.wanted = number("SB_Global", None).and_then(|wanted| u64::try_from(wanted).ok());
     // A host that is not in the database is not behind it.
     known.lag = chassis_id.and_then(|_| {
         let (wanted, done) = (number("SB_Global", None)?, number("Chassis_Private", chassis_id)?);

@@ -82,7 +82,7 @@ impl Host {
         let vms = [("tap1", "vm1"), ("tap2", "vm2")].map(|(tap, vm)| {
             let counters = Datum::map([("rx_packets", 13_i64), ("rx_dropped", -1)]);
             let ids = Datum::map([("iface-id", vm)]);
-            let row = up(tap).with("external_ids", ids).with("statistics", counters);
+            let row = up(tap).with("external_ids", ids).with("statistics", counters).with("link_resets", 2);
             port(tap, vec![self.database.insert("Interface", row)])
         });
         self.database.insert("Bridge", named("br-ex").with("ports", Datum::set([bond])));
@@ -134,6 +134,7 @@ async fn a_healthy_host_is_told_from_all_sources() {
     let names: Vec<_> = snapshot.interfaces.iter().map(|port| port.name.as_str()).collect();
     assert_eq!(names, ["eth1", "eth2", "tap1", "tap2"]);
     assert_eq!(snapshot.interfaces[2].statistics, BTreeMap::from([("rx_packets".to_owned(), 13)]));
+    assert_eq!(snapshot.interfaces[2].device.link_resets, Some(2));
     let controller = snapshot.controller.unwrap();
     assert_eq!(controller.daemon.version(), Some("23.03.1"));
     assert!(controller.southbound_connected);
@@ -193,14 +194,16 @@ async fn a_bridge_whose_name_leads_out_of_the_run_directory_is_not_called_on() {
 }
 
 #[tokio::test]
-async fn statistics_are_asked_for_and_not_followed() {
+async fn what_is_counted_is_asked_for_and_not_followed() {
     let host = Host::new();
     let switch = host.switch().await;
     switch.snapshot().await.unwrap();
     let monitor = &host.database.requests("monitor_cond_since")[0]["params"][2];
-    assert!(!monitor["Interface"].to_string().contains("statistics"), "{monitor}");
+    let followed = monitor["Interface"].to_string();
+    assert!(followed.contains("mtu") && !followed.contains("statistics"), "{monitor}");
+    assert!(!followed.contains("link_resets"), "{monitor}");
     let asked = host.database.requests("transact");
-    let columns = serde_json::json!(["name", "statistics"]);
+    let columns = serde_json::json!(["name", "statistics", "link_resets"]);
     assert!(asked.iter().any(|request| request["params"][1]["columns"] == columns), "{asked:?}");
 }
 
@@ -275,7 +278,7 @@ async fn with_the_southbound_database_bindings_lag_and_unplugged_ports_are_known
     let snapshot = switch.snapshot().await.unwrap();
     assert_eq!(bindings(&snapshot), [Some(Binding::Here), Some(Binding::Elsewhere("hv2".into()))]);
     let controller = snapshot.controller.unwrap();
-    assert_eq!(controller.lag, Some(1));
+    assert_eq!((controller.lag, controller.wanted), (Some(1), Some(5)));
     assert_eq!(controller.unplugged, Some(vec!["vm3".to_owned()]));
     let asked = host.southbound.requests("monitor_cond_change");
     assert!(
@@ -405,11 +408,31 @@ async fn upcalls_and_threads_are_told_with_the_datapath() {
         "upcall/show",
         "netdev@ovs-netdev:\n  flows         : (current 3) (avg 2) (max 9) (limit 35000)\n  dump duration : 4ms\n",
     );
-    vswitchd.answer("dpif-netdev/pmd-stats-show", "main thread:\n  packets received: 22\n");
+    vswitchd.answer("dpif-netdev/pmd-stats-show", "pmd thread numa_id 0 core_id 3:\n  packets received: 22\n");
+    vswitchd.answer("dpif-netdev/pmd-rxq-show", "pmd thread numa_id 0 core_id 3:\n  isolated : true\n");
+    vswitchd.refuse("dpif-netdev/pmd-perf-show", "an older switch has no such command");
     let counters = host.switch().await.counters().await.unwrap();
     let datapath = counters.datapaths["ovs-netdev"];
     assert_eq!((datapath.flow_limit, datapath.dump), (Some(35_000), Some(Duration::from_millis(4))));
-    assert_eq!((counters.pmds[0].thread.as_str(), counters.pmds[0].received), ("main", Some(22)));
+    let [pmd] = &counters.pmds[..] else { panic!("{:?}", counters.pmds) };
+    assert_eq!((pmd.thread.as_str(), pmd.received, pmd.isolated), ("3", Some(22), Some(true)));
+}
+
+#[tokio::test]
+async fn a_connection_of_ours_that_the_switch_has_not_let_go_of_yet_is_not_taken_for_the_controllers() {
+    let host = Host::new();
+    let vswitchd = host.vswitchd.as_ref().unwrap();
+    let switch = host.switch().await;
+    let connected = async |counts: [&str; 3]| {
+        vswitchd.answer_in_turn("memory/show", counts);
+        switch.snapshot().await.unwrap().controller.unwrap().openflow_connected
+    };
+    assert_eq!(connected(["ofconns:1 ports:9", "ofconns:1 ports:9", "ports:9"]).await, Some(false), "that was ours");
+    // Nor does one of ours that is not there yet hide the controller's.
+    let reading = switch.inner.connections.one();
+    assert_eq!(connected(["ofconns:1", "ofconns:2", "ofconns:2"]).await, Some(true));
+    drop(reading);
+    assert_eq!(connected(["ofconns:4", "ofconns:3", "ofconns:3"]).await, Some(true));
 }
 
 #[tokio::test]
@@ -429,7 +452,7 @@ async fn a_southbound_database_that_hangs_behind_a_unix_socket_is_told() {
 #[tokio::test]
 async fn a_hung_southbound_database_does_not_hold_up_the_look() {
     let host = Host::new();
-    let options = host.options().southbound(Southbound::AsController).control_timeout(Duration::from_secs(1));
+    let options = host.options().southbound(Southbound::AsController).control_timeout(Duration::from_secs(5));
     let switch = OvsSwitch::connect(options).await.unwrap();
     assert!(switch.snapshot().await.unwrap().controller.unwrap().lag.is_some());
     host.southbound.hang(true);

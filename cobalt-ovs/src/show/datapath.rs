@@ -100,6 +100,19 @@ pub fn datapaths(text: &str) -> BTreeMap<String, DatapathCounters> {
                 }
             }
             Some(("flows", count)) => counters.flows = count.parse().unwrap_or(0),
+            Some(("masks", values)) => {
+                for value in values.split_whitespace() {
+                    match value.split_once(':') {
+                        Some(("hit", count)) => counters.mask_hits = count.parse().ok(),
+                        Some(("total", count)) => counters.masks = count.parse().ok(),
+                        _ => {}
+                    }
+                }
+            }
+            Some(("cache", values)) => {
+                let hit = values.split_whitespace().find_map(|value| value.strip_prefix("hit:"));
+                counters.mask_cache_hits = hit.and_then(|count| count.parse().ok());
+            }
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cobalt_core::ovs::{Trace, TraceRequest, Transport, Verdict};
+use cobalt_core::ovs::{PmdCounters, Trace, TraceRequest, Transport, Verdict};
 use proptest::prelude::*;
 
 use super::*;
@@ -97,6 +97,12 @@ fn ports_have_a_number_in_each_of_two_worlds() {
 
 #[test]
 fn a_datapath_counts() {
+    // The kernel's tells of its masks; such a text as its switch writes it.
+    let text = "system@ovs-system:\n  lookups: hit:1000 missed:20 lost:0\n  flows: 3\n  masks: hit:1500 total:4 hit/pkt:1.47\n\
+        \x20 cache: hit:800 hit-rate:78.43%\n  caches:\n    masks-cache: size:256\n";
+    let kernel = datapaths(text)["ovs-system"];
+    assert_eq!((kernel.hit, kernel.masks), (1000, Some(4)));
+    assert_eq!((kernel.mask_hits, kernel.mask_cache_hits), (Some(1500), Some(800)));
     let datapaths = datapaths(recorded!("dpctl"));
     let counters = &datapaths["ovs-netdev"];
     assert!(counters.hit > 0 && counters.missed > 0);
@@ -108,6 +114,21 @@ fn a_datapath_counts() {
 
 #[test]
 fn the_threads_of_a_switch_are_told_as_it_tells_them() {
+    // Recorded from threads on invented devices (`dummy-pmd`), one queue of which was given to the second thread.
+    let text = [recorded!("pmd-stats"), recorded!("pmd-rxq"), recorded!("pmd-perf")].join("\n");
+    let found = pmds(&text);
+    let [one, two, main] = &found[..] else { panic!("{found:#?}") };
+    let queues = |pmd: &PmdCounters| {
+        pmd.queues.iter().map(|queue| (queue.interface.clone(), queue.queue, queue.usage_percent)).collect::<Vec<_>>()
+    };
+    let queue = |interface: &str, queue| (interface.to_owned(), queue, Some(0));
+    assert_eq!((one.isolated, queues(one)), (Some(false), vec![queue("p0", 0), queue("p1", 1), queue("p1", 2)]));
+    assert_eq!((two.isolated, queues(two)), (Some(true), vec![queue("p1", 0)]));
+    assert_eq!((two.thread.as_str(), two.numa, two.received), ("1", Some(0), Some(300)));
+    assert_eq!((two.idle_iterations, two.busy_iterations), (Some(1_627_767), Some(300)));
+    assert_eq!((two.sleep_iterations, two.slept, two.overhead_percent), (Some(0), Some(Duration::ZERO), Some(0)));
+    assert_eq!((main.isolated, main.idle_iterations, queues(main)), (None, None, vec![]));
+
     let [main] = &pmds(recorded!("pmd"))[..] else { panic!("not one thread") };
     assert_eq!((main.thread.as_str(), main.received, main.megaflow_hits), ("main", Some(12), Some(3)));
     assert_eq!((main.upcalls, main.failed_upcalls, main.idle_cycles), (Some(12), Some(0), None));

@@ -129,7 +129,8 @@ impl OvsdbServer {
                     ("Port", "name bond_mode lacp", "interfaces external_ids"),
                     (
                         "Interface",
-                        "name type admin_state link_state link_speed error ifindex ofport mac_in_use",
+                        "name type admin_state link_state link_speed link_resets error ifindex ofport mac_in_use mtu duplex \
+                         ingress_policing_rate ingress_policing_burst",
                         "external_ids status statistics options",
                     ),
                     ("Controller", "is_connected", ""),

@@ -1,7 +1,7 @@
 //! A control socket.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -19,7 +19,8 @@ use crate::jsonrpc::Framer;
 
 #[derive(Debug)]
 struct State {
-    answers: BTreeMap<String, Result<String, String>>,
+    /// The next ones; the last of them stays.
+    answers: BTreeMap<String, VecDeque<Result<String, String>>>,
     calls: Vec<String>,
     hang: bool,
     chunk: usize,
@@ -65,12 +66,18 @@ impl UnixctlServer {
     /// Answers this command with this text. A command with its arguments (`bond/show bond0`) goes before the command
     /// alone.
     pub fn answer(&self, command: &str, text: &str) {
-        self.with(|state| state.answers.insert(command.to_owned(), Ok(text.to_owned())));
+        self.answer_in_turn(command, [text]);
+    }
+
+    /// Answers this command with each of these texts in turn, and with the last one from then on.
+    pub fn answer_in_turn<'a>(&self, command: &str, texts: impl IntoIterator<Item = &'a str>) {
+        let texts = texts.into_iter().map(|text| Ok(text.to_owned())).collect();
+        self.with(|state| state.answers.insert(command.to_owned(), texts));
     }
 
     /// Answers this command with this error.
     pub fn refuse(&self, command: &str, text: &str) {
-        self.with(|state| state.answers.insert(command.to_owned(), Err(text.to_owned())));
+        self.with(|state| state.answers.insert(command.to_owned(), [Err(text.to_owned())].into()));
     }
 
     /// Takes calls and does not answer, or answers again.
@@ -107,7 +114,11 @@ async fn serve(mut stream: UnixStream, state: Arc<Mutex<State>>) -> Option<()> {
                 state.calls.push(call.clone());
                 let command = call.split(' ').next().unwrap_or_default();
                 let unknown = || Err(format!("\"{command}\" is not a valid command"));
-                let found = state.answers.get(&call).or_else(|| state.answers.get(command)).cloned();
+                let known = if state.answers.contains_key(&call) { call.as_str() } else { command };
+                let found = state
+                    .answers
+                    .get_mut(known)
+                    .and_then(|answers| if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() });
                 ((!state.hang).then(|| found.unwrap_or_else(unknown)), state.chunk)
             };
             let Some(answer) = answer else { continue };

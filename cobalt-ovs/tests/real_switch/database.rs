@@ -184,11 +184,12 @@ async fn a_killed_server_leaves_the_copy_as_it_was_and_returns_into_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_server_is_noticed_by_its_silence() {
     let Some(node) = own("a_frozen_server_is_noticed_by_its_silence") else { return };
-    let quick = options(&node).probe_interval(Some(Duration::from_millis(300))).call_timeout(Duration::from_secs(2));
+    let quick = options(&node).probe_interval(Some(Duration::from_secs(3))).call_timeout(Duration::from_secs(10));
     for way in [Way::Unix, Way::Tcp] {
         let replica = replica(&node, way, quick.clone()).await;
         let mut events = replica.events().boxed();
         node.freeze(Daemon::Database).unwrap();
+        assert!(replica.is_connected() && replica.state().reconnects == 0, "{:?}", replica.state());
         event(&mut events, "the loss", |event| matches!(event, ReplicaEvent::Disconnected(_))).await;
         node.thaw(Daemon::Database).unwrap();
         event(&mut events, "the return", |event| matches!(event, ReplicaEvent::Connected)).await;
@@ -227,13 +228,13 @@ async fn counting(target: String) -> (u16, Arc<AtomicUsize>) {
 async fn a_server_that_asks_whether_we_are_there_is_answered() {
     let Some(node) = own("a_server_that_asks_whether_we_are_there_is_answered") else { return };
     let Remote::Tcp { host, .. } = remote(&node, Way::Tcp) else { panic!("tcp") };
-    node.vsctl(["set-manager", &format!("ptcp:6650:{host}"), "--", "set", "Manager", ".", "inactivity_probe=500"])
+    node.vsctl(["set-manager", &format!("ptcp:6650:{host}"), "--", "set", "Manager", ".", "inactivity_probe=3000"])
         .unwrap();
     let (port, asked) = counting(format!("{host}:6650")).await;
     // We ask nothing of our own accord: all that keeps the connection is our answer.
     let options = ReplicaOptions::new().connection(options(&node).probe_interval(None));
     let at = Remote::Tcp { host: "127.0.0.1".into(), port };
     let replica = Replica::start(vec![at], follow(), options).unwrap();
-    until("several questions of the server", async || asked.load(Ordering::Relaxed) >= 4).await;
+    until("several questions of the server", async || asked.load(Ordering::Relaxed) >= 3).await;
     assert_eq!((replica.is_connected(), replica.state().reconnects), (true, 0), "{:?}", replica.state());
 }

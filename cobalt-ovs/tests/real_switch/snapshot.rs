@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cobalt_core::ovs::{Binding, BondKind, Bridge, InterfaceRole, OvsInspector};
+use cobalt_core::ovs::{Binding, BondKind, Bridge, InterfaceRole, OvsInspector, OvsSnapshot};
 use cobalt_ovs::{OvsSwitch, Southbound};
 use cobalt_rig::ovs::{Daemon, Node, NodeOptions, Way, available};
 
-use crate::rig::{LIMIT, bond, controller, interface, seen, shared, switch, switch_options};
+use crate::rig::{LIMIT, bond, controller, interface, own, seen, shared, switch, switch_options};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_described_as_it_is() {
@@ -68,6 +68,36 @@ async fn a_node_is_described_as_it_is() {
     assert_eq!(controller.southbound.as_deref(), Some(&*node.ovn_remote()));
     assert_eq!(controller.chassis_id.as_deref(), Some(Node::CHASSIS));
     assert_eq!((controller.openflow_connected, controller.unplugged.as_deref()), (Some(true), Some(&[][..])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_of_devices_and_of_the_controllers_configuration_is_told() {
+    let Some(node) = own("what_is_said_of_devices_and_of_the_controllers_configuration_is_told") else { return };
+    let switch = switch(&node).await;
+    let configured = |key: &str| {
+        let said = node.vsctl(["get", "Open_vSwitch", ".", &format!("external_ids:{key}")]).unwrap();
+        Some(said.trim().trim_matches('"').to_owned())
+    };
+    let said = |column: &str| node.vsctl(["get", "Interface", "eth3", column]).unwrap().trim().to_owned();
+    node.vsctl(["set", "Interface", "eth3", "ingress_policing_rate=10000", "ingress_policing_burst=8"]).unwrap();
+    let policed = |found: &OvsSnapshot| interface(found, "eth3").device.policing_bps == Some(10_000_000);
+    let found = seen(&switch, "the bound", policed).await;
+    let configuration = &controller(&found).configuration;
+    assert_eq!(configuration.encap_ip, configured("ovn-encap-ip"));
+    assert_eq!(configuration.encap_type.as_deref(), Some("geneve"));
+    assert_eq!(configuration.bridge_mappings, configured("ovn-bridge-mappings"));
+    let device = |name: &str| interface(&found, name).device.clone();
+    let kinds = [device("eth3").kind, device("br-int").kind, device(&node.tunnel().unwrap()).kind];
+    assert_eq!(kinds.map(Option::unwrap), ["system", "internal", "geneve"]);
+    assert_eq!((device("eth3").policing_burst_bits, device("eth3").mtu), (Some(8000), said("mtu").parse().ok()));
+    // A counter that nobody follows, and that is new with each look all the same.
+    let before = device("eth3").link_resets.unwrap();
+    assert_eq!(said("link_resets"), before.to_string());
+    node.cable("eth3", false).unwrap();
+    seen(&switch, "a link that is gone", |found| {
+        interface(found, "eth3").device.link_resets.is_some_and(|resets| resets > before)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

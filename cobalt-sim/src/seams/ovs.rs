@@ -10,9 +10,9 @@ use cobalt_core::{
     Error, Result,
     ids::HostName,
     ovs::{
-        Binding, Bond, BondKind, BondMember, Bridge, CaptureRequest, Controller, Daemon, DatapathCounters, FdbEntry,
-        Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures, OvsInspector, OvsSnapshot, PmdCounters,
-        Trace, TraceRequest, TraceStep, Verdict,
+        Binding, Bond, BondKind, BondMember, Bridge, CaptureRequest, Controller, ControllerConfiguration, Daemon,
+        DatapathCounters, Device, FdbEntry, Flow, Interface, InterfaceRole, OvsChange, OvsCounters, OvsFeatures,
+        OvsInspector, OvsSnapshot, PmdCounters, ReceiveQueue, Trace, TraceRequest, TraceStep, Verdict,
     },
 };
 use futures::{StreamExt, stream, stream::BoxStream};
@@ -159,7 +159,25 @@ fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interface {
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: device(role),
         statistics: statistics(0, 0),
+    }
+}
+
+fn device(role: InterfaceRole) -> Device {
+    let kind = match role {
+        InterfaceRole::Tunnel => "geneve",
+        InterfaceRole::Patch => "patch",
+        InterfaceRole::Internal => "internal",
+        _ => "system",
+    };
+    Device {
+        kind: Some(kind.to_owned()),
+        mtu: Some(1500),
+        full_duplex: Some(true),
+        link_resets: Some(0),
+        policing_bps: Some(0),
+        policing_burst_bits: Some(0),
     }
 }
 
@@ -387,7 +405,15 @@ impl OvsInspector for SimSwitch {
                         openflow_connected: (switch.vswitchd == DaemonState::Running)
                             .then_some(switch.controller != DaemonState::Dead && !switch.openflow_lost),
                         unplugged: reads.then(|| switch.unplugged.iter().cloned().collect()),
+                        configuration: ControllerConfiguration {
+                            encap_ip: Some("fd00::1".into()),
+                            encap_type: Some("geneve".into()),
+                            bridge_mappings: Some(format!("physnet1:{PROVIDER}")),
+                            ..ControllerConfiguration::default()
+                        },
                         lag: (reads && switch.controller == DaemonState::Running).then_some(switch.lag),
+                        // Nothing that the cloud wants is ever done while there is a lag.
+                        wanted: reads.then_some(switch.lag),
                     }),
                     // Nobody has changed anything: a switch that is dead is not asked to take up anything.
                     configuration_pending: switch.pending,
@@ -490,11 +516,12 @@ impl OvsInspector for SimSwitch {
                         flows: 8,
                         flow_limit: Some(200_000),
                         dump: Some(Duration::from_millis(1)),
+                        masks: Some(4),
+                        mask_hits: Some(hit),
+                        mask_cache_hits: Some(hit / 2),
                     };
                     counters.datapaths.insert("ovs-system".into(), datapath);
-                    let received = Some(hit);
-                    let main = PmdCounters { thread: "main".into(), received, ..PmdCounters::default() };
-                    counters.pmds.push(main);
+                    counters.pmds.push(PmdCounters { thread: "main".into(), received: Some(hit), ..pmd() });
                 }
                 let daemons = [
                     ("ovs-vswitchd", host.switch.vswitchd),
@@ -552,6 +579,21 @@ impl OvsInspector for SimSwitch {
             },
         )
         .await
+    }
+}
+
+/// A thread that has slept until now, with a queue.
+fn pmd() -> PmdCounters {
+    let queue = ReceiveQueue { interface: "eth1".into(), queue: 0, enabled: true, usage_percent: Some(0) };
+    PmdCounters {
+        idle_iterations: Some(0),
+        busy_iterations: Some(0),
+        sleep_iterations: Some(0),
+        slept: Some(Duration::ZERO),
+        isolated: Some(false),
+        overhead_percent: Some(0),
+        queues: vec![queue],
+        ..PmdCounters::default()
     }
 }
 

@@ -83,6 +83,33 @@ async fn whoever_was_refused_is_named_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_makes_no_sense_is_told_with_the_name_of_whoever_asked() {
+    let rig = Rig::new().await;
+    let (router, tap) = (rig.router(), rig.taps().await.remove(0).0);
+    for (path, question) in [
+        ("/v1/trace", json!({"from": 7})),
+        ("/v1/trace", json!({"from": "nowhere"})),
+        ("/v1/capture", json!([])),
+        ("/v1/capture", json!({"port": "nowhere"})),
+        ("/v1/captures", json!({"port": tap, "seconds": 0})),
+    ] {
+        let (code, body) = ask(&router, "POST", path, "alices-token", question).await;
+        assert!(code.is_client_error(), "{code}: {body}");
+    }
+    let events = rig.events().await;
+    assert_eq!(
+        told(&events),
+        [
+            ("CaptureFailed", "alice could not capture: BadRequest"),
+            ("CaptureFailed", "alice could not capture: Invalid"),
+            ("CaptureFailed", "alice could not capture: NotFound"),
+            ("TraceFailed", "alice could not trace a packet: BadRequest"),
+            ("TraceFailed", "alice could not trace a packet: NotFound"),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_again_is_counted_and_not_told_again() {
     let rig = Rig::new().await;
     let (router, taps) = (rig.router(), rig.taps().await);

@@ -111,6 +111,39 @@ async fn a_capture_that_breaks_does_not_look_complete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kept_capture_that_breaks_or_is_thrown_away_does_not_look_complete() {
+    let rig = Rig::new().await;
+    let (switch, tap) = (Endless::new(rig.switch()), rig.taps().await.remove(0).0);
+    let router = rig.endpoints(switch.clone()).router(&rig.stop);
+    let start = async |question: Value| {
+        let (code, started) = ask(&router, "POST", "/v1/captures", ALICE, question).await;
+        assert_eq!(code, StatusCode::CREATED, "{started}");
+        format!("/v1/captures/{}", started["id"].as_str().unwrap())
+    };
+    switch.break_next(Error::unavailable("read packets", std::io::Error::other("the device is gone")));
+    let broken = start(json!({"port": tap, "seconds": 4})).await;
+    for _ in 0..2 {
+        let response = send(&router, request("GET", &broken, ALICE, &Value::Null)).await;
+        assert!(response.into_body().collect().await.is_err(), "whenever it is fetched");
+    }
+
+    let deleted = start(json!({"port": tap, "seconds": 300})).await;
+    let response = send(&router, request("GET", &deleted, ALICE, &Value::Null)).await;
+    let mut body = response.into_body().into_data_stream();
+    assert!(body.next().await.unwrap().unwrap().starts_with(&MAGIC));
+    assert_eq!(ask(&router, "DELETE", &deleted, ALICE, Value::Null).await.0, StatusCode::OK);
+    assert!(body.any(async |chunk| chunk.is_err()).await, "it was deleted");
+
+    // A reader who is slower than it is kept.
+    let kept = start(json!({"port": tap, "seconds": 4})).await;
+    let response = send(&router, request("GET", &kept, ALICE, &Value::Null)).await;
+    let mut body = response.into_body().into_data_stream();
+    assert!(body.next().await.unwrap().unwrap().starts_with(&MAGIC));
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    assert!(body.any(async |chunk| chunk.is_err()).await, "it was thrown away");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_capture_can_be_started_and_fetched_later() {
     let rig = Rig::new().await;
     let (router, tap) = (rig.router(), rig.taps().await.remove(0).0);

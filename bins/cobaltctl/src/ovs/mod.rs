@@ -1,7 +1,7 @@
 //! `cobaltctl ovs`: one host's virtual switch, from wherever one is.
 //!
 //! ```text
-//!   status ──────────────▶ the OVSNode in the cluster
+//!   status ──────────────▶ the OVSNode in the cluster, and its agent's Lease
 //!   trace, capture,        the OVSNode says where its agent answers and who vouches for it
 //!   doctor ──▶ token ──▶ straight to the host, or through a port-forward to its agent's pod ──▶ endpoints
 //!                        └─ --local: the switch's own sockets, no cluster at all
@@ -13,6 +13,7 @@ mod error;
 mod find;
 mod http;
 mod interrupt;
+mod life;
 mod local;
 mod print;
 mod reach;
@@ -31,7 +32,7 @@ use cobalt_core::{
 };
 
 pub use self::error::OvsError;
-use self::{find::Cluster, http::Agent, interrupt::Interrupt};
+use self::{find::Cluster, http::Agent, interrupt::Interrupt, life::Life};
 
 /// The answer is there, and it is bad news: not ready, dropped, something critical was found.
 const BAD_NEWS: u8 = 3;
@@ -140,7 +141,8 @@ pub enum Via {
 
 /// Shows how the switch of a host is.
 ///
-/// The status is read from the OVSNode, so it needs no right but to read that. Exit code 3: the switch is not ready.
+/// The status is read from the OVSNode. Whether its agent lives is told by the Lease beside it, for whoever may read that.
+/// Exit code 3: the switch is not ready. Exit code 1: the agent gives no sign of life, so nobody can tell.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Status {
     /// Which switch.
@@ -351,15 +353,25 @@ async fn agent(place: &Place) -> Result<Agent, OvsError> {
 
 async fn status(args: Status) -> Ending {
     let place = args.place;
-    let node = if place.local {
-        local::status(&place).await?
-    } else {
-        Cluster::connect(&place.kube).await?.node(&place).await?
+    let cluster = if place.local { None } else { Some(Cluster::connect(&place.kube).await?) };
+    let node = match &cluster {
+        None => local::status(&place).await?,
+        Some(cluster) => cluster.node(&place).await?,
     };
     say(&match place.output {
         Output::Json => print::json(&node)?,
         Output::Table => print::status(&node),
     })?;
+    if let Some(cluster) = &cluster {
+        match life::of(cluster, &node).await? {
+            Life::Alive => {}
+            Life::Silent(how) => {
+                print::tell(&format!("nobody can tell how the switch is now: {how}"));
+                return Ok(ExitCode::FAILURE);
+            }
+            Life::Untold(why) => print::tell(&why),
+        }
+    }
     let ready = node.condition(cobalt_core::api::condition_types::READY);
     Ok(ending(ready.is_some_and(cobalt_core::api::Condition::is_true)))
 }

@@ -9,10 +9,12 @@ use cobalt_core::{
         endpoints::{Endpoints, TlsSource},
     },
     api::{OVSNode, Troubleshooting, crd},
+    jiff::{SignedDuration, Timestamp},
     ovs::OvsInspector,
     runtime::{shutdown::Shutdown, watch::ObjectKey},
 };
 use cobalt_sim::{Region, SimSwitch, SwitchFault};
+use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -80,7 +82,8 @@ impl Served {
         let read = json!({"apiGroups": ["ovs.c5c3.io"], "resources": ["ovsnodes"], "verbs": ["get", "list"]});
         let all = json!({"apiGroups": ["ovs.c5c3.io"], "resources": ["ovsnodes/trace", "ovsnodes/capture", "ovsnodes/diagnose"], "verbs": ["get", "create"]});
         let token = json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]});
-        for (group, rules) in [("network", json!([read, all])), ("readers", json!([read, token]))] {
+        let lives = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]});
+        for (group, rules) in [("network", json!([read, all, lives])), ("readers", json!([read, token]))] {
             let subject = json!({"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group});
             role(&admin, group, &rules, &subject).await;
         }
@@ -141,6 +144,16 @@ impl Served {
         nodes.patch_status(&self.node, &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     }
 
+    /// A sign of life of the agent, so many seconds ago.
+    async fn alive(&self, seconds: i64) {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let name = cobalt_core::agent::ovs::lease_name(&self.node);
+        let renewed = Timestamp::now() - SignedDuration::from_secs(seconds);
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+                           "spec": {"leaseDurationSeconds": 40, "renewTime": MicroTime(renewed)}});
+        leases.patch(&name, &PatchParams::apply("test"), &Patch::Apply(&lease)).await.unwrap();
+    }
+
     /// Runs the program off the threads that serve it.
     async fn run(&self, token: &str, args: &[&str]) -> Said {
         self.run_with(&self.server.kubeconfig_with_token(self.address, token), args).await
@@ -181,6 +194,27 @@ async fn the_status_is_read_from_the_ovsnode() {
     let node: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(node["status"]["ovsVersion"], "3.5.0");
     served.run("bobs-token", &["status", "hv-999"]).await.refused(1, &["error: there is no OVSNode hv-999"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_word_of_an_agent_that_is_silent_is_not_taken_for_how_the_switch_is() {
+    let served = Served::new().await;
+    let status = ["status", served.node.as_str()];
+    // Bob may read OVSNodes only.
+    let said = served.run("bobs-token", &status).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("you may not get Lease cobalt-ovs-agent-"), "{said:?}");
+    let said = served.run("alices-token", &status).await;
+    assert!(said.out.contains("Ready"), "what was known is told all the same: {said:?}");
+    said.refused(1, &["nobody can tell", "has given no sign of life; its status was last written", " ago"]);
+    served.alive(0).await;
+    let said = served.run("alices-token", &status).await;
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    served.alive(7200).await;
+    served.run("alices-token", &status).await.refused(1, &["nobody can tell", "gave its last sign of life 2h"]);
+    let said = served.run("alices-token", &["status", &served.node, "-o", "json"]).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    serde_json::from_str::<Value>(&said.out).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! What is broken, and how the OVSNode says it.
 
 use cobalt_core::api::{Condition, OVSNode};
-use cobalt_rig::ovs::{Daemon, Orphan};
+use cobalt_rig::ovs::{Daemon, Node, Orphan};
+use serde_json::{Value, json};
 
 use crate::rig::{Rig, find};
 
@@ -19,12 +20,59 @@ async fn a_sound_node_is_published_with_its_bridges_bond_and_flows() {
     let bond = &status["interfaces"]["bonds"][0];
     assert_eq!((&bond["name"], &bond["mode"]), (&"bond0".into(), &"balance-tcp".into()));
     assert_eq!((&bond["members"], &bond["activeMembers"]), (&2.into(), &2.into()));
+    let cards: Vec<_> = status["interfaces"]["physical"].as_array().unwrap().iter().collect();
+    let told: Vec<_> = cards.iter().map(|card| (&card["name"], &card["status"], &card["bond"])).collect();
+    let (up, bond, none) = (json!("Up"), json!("bond0"), Value::Null);
+    assert_eq!(
+        told,
+        [(&json!("eth1"), &up, &bond), (&json!("eth2"), &up, &bond), (&json!("eth3"), &up, &none)],
+        "{cards:#?}"
+    );
     assert_eq!(status["ovnController"]["connected"], true);
-    assert_eq!(status["ovnController"]["chassisId"], cobalt_rig::ovs::Node::CHASSIS);
-    let flows = rig.node.ofctl("dump-flows", "br-int", &[]).unwrap().matches("cookie=").count();
-    assert_eq!(status["bridges"][1]["flows"], flows);
+    assert_eq!(status["ovnController"]["chassisId"], Node::CHASSIS);
+    assert_eq!(status["ovnController"]["sbConnection"], rig.node.ovn_remote());
     let version = rig.node.appctl(["version"]).unwrap();
-    assert_eq!(status["ovsVersion"].as_str(), version.split_whitespace().last());
+    let version = version.split_whitespace().last().unwrap();
+    assert_eq!((&status["ovsVersion"], &status["ovsdVersion"]), (&json!(version), &json!(version)));
+    assert_eq!((&status["dpdkEnabled"], &status["dpdkVersion"]), (&json!(false), &Value::Null));
+    for type_ in ["Ready", "OVSDBConnected", "OVNControllerConnected", "AllBridgesHealthy", "AllBondsHealthy"] {
+        assert!(found.condition(type_).is_some_and(Condition::is_true), "{type_}: {status:#}");
+    }
+    // Numbers of flows that moved less than a hundred are not worth a write, so what is published may be that far off.
+    let bridges = status["bridges"].as_array().unwrap().iter();
+    let published: u64 = bridges.clone().map(|bridge| bridge["flows"].as_u64().unwrap()).sum();
+    let dumped = |bridge: &Value| {
+        let dump = rig.node.ofctl("dump-flows", bridge["name"].as_str().unwrap(), &[]).unwrap();
+        dump.matches("cookie=").count() as u64
+    };
+    let there: u64 = bridges.map(dumped).sum();
+    assert!(published > 100 && published.abs_diff(there) < 100, "{published} flows are published, {there} are there");
+    let tables = status["flowStats"]["flowsPerTable"].as_array().unwrap();
+    let by_table: u64 = tables.iter().map(|table| table["flows"].as_u64().unwrap()).sum();
+    assert_eq!((&status["flowStats"]["totalFlows"], by_table), (&json!(published), published));
+    for figure in ["packetsReceived", "packetsSent", "bytesReceived", "bytesSent"] {
+        assert!(status["metrics"][figure].as_u64().is_some_and(|count| count > 0), "{figure}: {status:#}");
+    }
+    assert!(status["metrics"]["observedAt"].is_string(), "{status:#}");
+}
+
+/// What a controller leaves that does not tidy up, although it lives and is connected.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_logical_port_without_an_interface_and_a_tunnel_to_nobody_are_reported_until_they_are_gone() {
+    const NAME: &str = "a_logical_port_without_an_interface_and_a_tunnel_to_nobody_are_reported_until_they_are_gone";
+    let Some(rig) = Rig::up(NAME).await else { return };
+    let tunnel = rig.node.tunnel().unwrap();
+    rig.node.pause_controller(true).unwrap();
+    rig.node.remove_port("tap-vm2").unwrap();
+    rig.node.sbctl(["chassis-del", Node::OTHER_CHASSIS]).unwrap();
+    let found = rig
+        .until("both", |found| {
+            find(found, "UnpluggedPort", "vm2").is_some() && find(found, "StaleTunnel", &tunnel).is_some()
+        })
+        .await;
+    assert!(found.condition("Ready").is_some_and(Condition::is_true), "neither is critical: {found:#?}");
+    rig.node.pause_controller(false).unwrap();
+    rig.mended().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,8 +156,8 @@ async fn a_controller_that_cannot_program_the_switch_is_reported_until_it_can_an
     rig.node.kill(Daemon::Controller).unwrap();
     std::fs::rename(&socket, &away).unwrap();
     rig.node.start(Daemon::Controller).unwrap();
-    let found = rig.broken("OpenFlowDisconnected", "ovn-controller", "OpenFlowConnected").await;
-    assert!(find(&found, "BridgeUnresponsive", "br-int").is_some(), "{found:#?}");
+    rig.broken("OpenFlowDisconnected", "ovn-controller", "OpenFlowConnected").await;
+    rig.broken("BridgeUnresponsive", "br-int", "AllBridgesHealthy").await;
     rig.until("connected to its database", |found| {
         found.condition("OVNControllerConnected").is_some_and(Condition::is_true)
     })

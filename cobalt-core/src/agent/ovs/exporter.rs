@@ -1,5 +1,6 @@
-//! The figures of a switch, for Prometheus: what the known exporters tell, and what none of them does (bonds and LACP,
-//! orphans, stale flows, whether the daemons answer).
+//! The figures of a switch, for Prometheus: what the known exporters tell of a host, and what none of them does (bonds and
+//! LACP, orphans, stale flows, whether the daemons answer). Of `dpif-netdev/pmd-perf-show` that is the rounds and sleeps of
+//! the threads and no histogram; of OVN's databases and of `ovn-northd`, which are on other hosts, nothing.
 //!
 //! [`Exporter`] is a [`Source`]: each scrape is one look at the switch and one round of its counters, shared by all who
 //! scrape at that moment. What took several looks to find out comes from the agent's [`Verdict`].
@@ -38,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How many series one switch may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Interfaces.
+    /// Interfaces, and queues of interfaces.
     pub interfaces: usize,
     /// Bridges, bonds, members of one bond, datapaths, and threads that forward packets.
     pub parts: usize,
@@ -157,6 +158,11 @@ impl Exporter {
             dropped("statistic", before - interface.statistics.len());
         }
         dropped("pmd", shorten(&mut counters.pmds, parts));
+        let mut queues = interfaces;
+        for pmd in &mut counters.pmds {
+            dropped("queue", shorten(&mut pmd.queues, queues));
+            queues -= pmd.queues.len();
+        }
         dropped("datapath", crate::agent::exporter::keep(&mut counters.datapaths, parts));
         for daemon in counters.coverage.values_mut().chain(counters.memory.values_mut()) {
             dropped("counter", crate::agent::exporter::keep(daemon, most));

@@ -420,7 +420,9 @@ fn bridges(seen: &OvsSnapshot, all: &mut Vec<Finding>) {
         // A switch that hangs takes all its bridges with it, and is said once.
         if bridge.flows.is_none() && seen.switch.is_responsive() {
             let message = format!("Bridge {} does not answer OpenFlow although ovs-vswitchd runs", bridge.name);
-            all.push(Finding::new(IssueType::BridgeUnresponsive, &bridge.name, message));
+            let finding = Finding::new(IssueType::BridgeUnresponsive, &bridge.name, message);
+            // One answer may come too late on a host that is busy for a moment.
+            all.push(finding.after(Patience::Observations(2)));
         }
         if uplinks(seen, &bridge.name) == Uplinks::None {
             let message = format!("No card or bond of bridge {} works: it leads nowhere", bridge.name);

@@ -29,6 +29,10 @@ struct Suspect {
     since: Timestamp,
     counted: Timestamp,
     observations: u32,
+    /// What OVN's controller has to reach until the lag that began then is over.
+    goal: Option<u64>,
+    /// Whether the goal before that was reached soon enough.
+    kept_up: Option<bool>,
 }
 
 impl Memory {
@@ -44,12 +48,20 @@ impl Memory {
         let found = find(seen, self, config);
         self.suspects.retain(|(type_, object), _| found.iter().any(|f| f.type_ == *type_ && f.object == *object));
         let trustworthy = seen.database_connected && seen.switch.is_responsive();
+        // In a cloud where something always changes the controller is behind at every look, and may be well: what counts
+        // is how long it takes for what was wanted when it was first seen behind.
+        let steps = seen.controller.as_ref().and_then(|controller| Some((controller.wanted?, controller.lag?)));
         for finding in found.into_iter().filter(|finding| finding.patience != Patience::None) {
             let known = self.suspects.get_mut(&(finding.type_, finding.object.clone()));
             match known {
                 None if trustworthy || matches!(finding.patience, Patience::For(_)) => {
-                    let new = Suspect { since: now, counted: now, observations: 1 };
+                    let goal = steps.map(|(wanted, _)| wanted).filter(|_| finding.type_ == IssueType::SouthboundLag);
+                    let new = Suspect { since: now, counted: now, observations: 1, goal, kept_up: None };
                     self.suspects.insert((finding.type_, finding.object), new);
+                }
+                Some(known) if steps.is_some_and(|steps| known.is_reached(steps)) => {
+                    known.kept_up = Some(elapsed(known.since, now) < config.settle);
+                    (known.since, known.goal) = (now, steps.map(|(wanted, _)| wanted));
                 }
                 Some(known) if trustworthy && elapsed(known.counted, now) >= config.probe => {
                     known.observations = known.observations.saturating_add(1);
@@ -62,13 +74,27 @@ impl Memory {
 
     /// Whether a finding counts by now. One that was published counts: an agent that begins anew need not find out again.
     pub(super) fn confirms(&self, finding: &Finding, previous: &OVSNodeStatus, now: Timestamp) -> bool {
-        let suspect = || self.suspects.get(&(finding.type_, finding.object.clone()));
+        let suspect = self.suspects.get(&(finding.type_, finding.object.clone()));
+        let is_published = published(previous, finding.type_, &finding.object).is_some();
         match finding.patience {
             Patience::None => true,
-            _ if published(previous, finding.type_, &finding.object).is_some() => true,
-            Patience::Observations(wanted) => suspect().is_some_and(|suspect| suspect.observations >= wanted),
-            Patience::For(time) => suspect().is_some_and(|suspect| elapsed(suspect.since, now) >= time),
+            Patience::Observations(wanted) => {
+                is_published || suspect.is_some_and(|suspect| suspect.observations >= wanted)
+            }
+            Patience::For(time) => {
+                let lasts = suspect.is_some_and(|suspect| elapsed(suspect.since, now) >= time);
+                // Who keeps up now is mended, although another step is wanted already.
+                lasts || !suspect.and_then(|suspect| suspect.kept_up).unwrap_or(!is_published)
+            }
         }
+    }
+}
+
+impl Suspect {
+    /// Whether the goal is reached so many steps behind what is wanted now, or no goal any more: a cloud that was set up
+    /// again counts from zero.
+    fn is_reached(&self, (wanted, lag): (u64, u64)) -> bool {
+        self.goal.is_some_and(|goal| wanted.saturating_sub(lag) >= goal || wanted < goal)
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Once {
 
 /// Looks at the switch once. A database that is not connected yet is given this long.
 ///
-/// What takes several looks to be sure of (orphan ports, a lag) is not told by one.
+/// What takes several looks to be sure of (orphan ports, a bridge that does not answer, a lag) is not told by one.
 ///
 /// ```no_run
 /// use cobalt_core::{agent::ovs::{Config, once}, ovs::OvsInspector, runtime::clock::Clock};

@@ -54,8 +54,8 @@ pub fn decide(
     status.troubleshooting.clone_from(&config.troubleshooting);
     let wanted = match seen {
         Section::Known(snapshot) => {
-            describe(snapshot, &mut status);
             let wrong = wrong(snapshot, previous, memory, now, config);
+            describe(snapshot, &wrong, &mut status);
             status.issues = Some(issues(&wrong, previous, now, config.issues_per_type));
             judge(snapshot, &wrong, previous, memory)
         }
@@ -101,7 +101,7 @@ pub(super) fn wrong(
     Wrong { found, kept }
 }
 
-fn describe(seen: &OvsSnapshot, status: &mut OVSNodeStatus) {
+fn describe(seen: &OvsSnapshot, wrong: &Wrong, status: &mut OVSNodeStatus) {
     if let Some(version) = seen.switch.version() {
         status.ovs_version = Some(version.to_owned());
     }
@@ -114,7 +114,7 @@ fn describe(seen: &OvsSnapshot, status: &mut OVSNodeStatus) {
     }
     // Without a database the lists are what was last known, and may be nothing.
     if seen.database_connected || !seen.bridges.is_empty() {
-        status.bridges = Some(bridges(seen));
+        status.bridges = Some(bridges(seen, wrong));
         status.interfaces = Some(api::Interfaces { physical: Some(physical(seen)), bonds: Some(bonds(seen)) });
     }
     // The counters come from the database: while it is away the last ones stay.
@@ -138,9 +138,14 @@ fn count(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-fn bridges(seen: &OvsSnapshot) -> Vec<api::Bridge> {
+fn bridges(seen: &OvsSnapshot, wrong: &Wrong) -> Vec<api::Bridge> {
+    let is_silent = |name: &str| {
+        let counts = |finding: &Finding| finding.type_ == IssueType::BridgeUnresponsive && finding.object == name;
+        !seen.switch.is_responsive() || wrong.found.iter().any(counts)
+    };
     let word = |bridge: &crate::ovs::Bridge| match uplinks(seen, &bridge.name) {
-        _ if bridge.flows.is_none() => words::UNRESPONSIVE,
+        _ if bridge.flows.is_none() && is_silent(&bridge.name) => words::UNRESPONSIVE,
+        _ if bridge.flows.is_none() => words::UNKNOWN,
         Uplinks::None => words::ISOLATED,
         Uplinks::Some => words::DEGRADED,
         Uplinks::Fine => words::ACTIVE,

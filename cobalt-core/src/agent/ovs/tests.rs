@@ -9,7 +9,10 @@ use super::{Config, figures, finding::find, memory::Memory, status::decide};
 use crate::{
     agent::Section,
     api::OVSNodeStatus,
-    ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, Daemon, Interface, InterfaceRole, OvsSnapshot},
+    ovs::{
+        Binding, Bond, BondKind, BondMember, Bridge, Controller, ControllerConfiguration, Daemon, Device, Interface,
+        InterfaceRole, OvsSnapshot,
+    },
 };
 
 pub(super) fn now() -> Timestamp {
@@ -38,6 +41,7 @@ pub(super) fn interface(name: &str, bridge: &str, role: InterfaceRole) -> Interf
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: Device::default(),
         statistics: BTreeMap::from([("rx_packets".into(), 11), ("tx_packets".into(), 12)]),
     }
 }
@@ -89,6 +93,8 @@ pub(super) fn sound() -> OvsSnapshot {
             chassis_id: Some("hv1".into()),
             openflow_connected: Some(true),
             lag: Some(0),
+            wanted: Some(7),
+            configuration: ControllerConfiguration::default(),
             unplugged: Some(Vec::new()),
         }),
         configuration_pending: false,
@@ -256,6 +262,57 @@ fn numbers_that_do_not_fit_are_very_large_and_not_a_panic() {
     let status = decided(seen);
     assert_eq!(status.flow_stats.unwrap().total_flows, Some(i32::MAX));
     assert_eq!(status.metrics.unwrap().bytes_received, Some(i64::MAX));
+}
+
+#[test]
+fn a_bridge_is_unresponsive_after_two_looks_and_unknown_after_one() {
+    let config = Config::new("node-1");
+    let (mut seen, mut memory, mut status) = (sound(), Memory::default(), OVSNodeStatus::default());
+    seen.bridges[1].flows = None;
+    let mut told = Vec::new();
+    for looks in 0..2 {
+        let at = now() + config.probe * looks;
+        memory.observe(&seen, at, &config);
+        status = decide(&Section::Known(seen.clone()), &status, &memory, at, &config);
+        let word = status.bridges.as_ref().unwrap()[1].status.clone().unwrap();
+        told.push((word, condition(&status, "Ready").1));
+    }
+    let told: Vec<_> = told.iter().map(|(word, ready)| (word.as_str(), ready.as_str())).collect();
+    assert_eq!(told, [("Unknown", "Ready"), ("Unresponsive", "BridgeUnresponsive")]);
+}
+
+/// A cloud in which something changes all the time: at every look another step is wanted.
+#[test]
+fn a_controller_lags_when_it_does_not_reach_what_was_wanted_and_not_because_more_is_wanted() {
+    let config = Config::new("node-1");
+    let (mut memory, mut status) = (Memory::default(), OVSNodeStatus::default());
+    let mut at = now();
+    // What is told after looking for five minutes at a controller that is so many steps behind, and takes no more.
+    let mut looks = |behind: u64, stuck: bool| {
+        let mut told = Vec::new();
+        let mut lag = behind;
+        for _ in 0..30 {
+            at += config.probe;
+            lag += if stuck { 10 } else { 0 };
+            let mut seen = sound();
+            let controller = seen.controller.as_mut().unwrap();
+            let second = u64::try_from(at.as_second()).unwrap();
+            (controller.wanted, controller.lag) = (Some(second), Some(lag));
+            memory.observe(&seen, at, &config);
+            status = decide(&Section::Known(seen), &status, &memory, at, &config);
+            told.push(
+                status.issues.as_ref().unwrap().iter().any(|issue| issue.type_.as_deref() == Some("SouthboundLag")),
+            );
+        }
+        told
+    };
+    assert_eq!(looks(15, false), [false; 30], "it keeps up, at a distance of 15 seconds");
+    let stuck = looks(15, true);
+    assert_eq!((stuck[3], stuck[9], stuck[29]), (false, true, true), "{stuck:?}");
+    let mended = looks(15, false);
+    assert_eq!((mended[0], mended[29]), (true, false), "{mended:?}");
+    let slow = looks(100, false);
+    assert!(slow[9..].iter().all(|told| *told), "it is always too late, and does not come and go: {slow:?}");
 }
 
 #[test]

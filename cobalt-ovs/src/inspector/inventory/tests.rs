@@ -128,6 +128,34 @@ fn the_vm_behind_a_port_is_known_by_its_own_address() {
 }
 
 #[test]
+fn what_is_said_of_a_device_is_told_and_what_is_not_is_unknown() {
+    let row = named("eth1").with("mtu", 9000).with("duplex", "half");
+    let row = row.with("ingress_policing_rate", 10_000).with("ingress_policing_burst", 8);
+    let told = Device {
+        kind: Some("system".into()),
+        mtu: Some(9000),
+        full_duplex: Some(false),
+        link_resets: None,
+        policing_bps: Some(10_000_000),
+        policing_burst_bits: Some(8000),
+    };
+    assert_eq!(one(row, named("eth1")).device, told);
+    let silent = one(named("dpdk0").with("type", "dpdk").with("duplex", Datum::EMPTY), named("dpdk0")).device;
+    assert_eq!(silent, Device { kind: Some("dpdk".into()), ..Device::default() });
+    let absurd = one(named("x").with("ingress_policing_rate", i64::MAX).with("mtu", i64::MAX), named("x")).device;
+    assert_eq!((absurd.policing_bps, absurd.mtu), (None, None));
+}
+
+#[test]
+fn how_the_controller_is_configured_is_told_in_the_words_of_whoever_did() {
+    let ids = [("ovn-encap-ip", "10.0.0.1"), ("ovn-monitor-all", "true"), ("ovn-encap-type", ""), ("ovn-other", "x")];
+    let row = Row::new().with("external_ids", Datum::map(ids));
+    let found = read(&tables(vec![("Open_vSwitch", row)])).configuration;
+    let (encap_ip, monitor_all) = (Some("10.0.0.1".into()), Some("true".into()));
+    assert_eq!(found, ControllerConfiguration { encap_ip, monitor_all, ..ControllerConfiguration::default() });
+}
+
+#[test]
 fn dpdk_is_there_when_the_switch_says_that_it_runs() {
     let dpdk = |row: Row| read(&tables(vec![("Open_vSwitch", row)])).dpdk;
     let row = |runs: bool, version: &str| Row::new().with("dpdk_initialized", runs).with("dpdk_version", version);

@@ -151,6 +151,8 @@ fn bonds_in_below_and_beside_a_bridge_are_found_and_others_are_not() {
     fs::write(net.join("eno1/speed"), "25000\n").unwrap();
     fs::write(net.join("eno1/address"), "0c:42:a1:00:00:01\n").unwrap();
     fs::write(net.join("eno1/ifindex"), "3\n").unwrap();
+    fs::write(net.join("eno1/mtu"), "9000\n").unwrap();
+    fs::write(net.join("eno1/duplex"), "full\n").unwrap();
     fs::write(net.join("eno1/statistics/rx_packets"), "17\n").unwrap();
     let devices = BTreeMap::from([
         ("bond0".to_owned(), "br-ex".to_owned()),
@@ -163,6 +165,9 @@ fn bonds_in_below_and_beside_a_bridge_are_found_and_others_are_not() {
     let member = &found[0].interfaces[0];
     assert_eq!((member.name.as_str(), member.bond.as_deref()), ("eno1", Some("bond0")));
     assert_eq!((member.speed_bps, member.ifindex), (Some(25_000_000_000), Some(3)));
+    assert_eq!((member.device.mtu, member.device.full_duplex), (Some(9000), Some(true)));
     assert_eq!(member.statistics.get("rx_packets"), Some(&17));
+    fs::write(net.join("eno1/speed"), format!("{}\n", u64::MAX)).unwrap();
+    assert_eq!(bonds(root.path(), &devices)[0].interfaces[0].speed_bps, None, "no speed, and no panic");
     assert_eq!(bonds(Path::new("/nonexistent"), &devices), []);
 }

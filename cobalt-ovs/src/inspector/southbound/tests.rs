@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cobalt_core::ovs::InterfaceRole;
+use cobalt_core::ovs::{Device, InterfaceRole};
 
 use super::*;
 use crate::ovsdb::{Datum, RowUpdate, Updates};
@@ -48,6 +48,7 @@ fn interface(logical_port: &str) -> Interface {
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: Device::default(),
         statistics: BTreeMap::new(),
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong on a node, at will.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use crate::error::Result;
@@ -119,6 +120,15 @@ impl Node {
     pub fn thaw(&self, daemon: Daemon) -> Result<()> {
         let (daemon, namespace) = self.daemon(daemon);
         daemon.signal(namespace, "CONT")
+    }
+
+    /// Lets the controller do nothing, or go on: it lives, answers questions, and does not tidy up.
+    pub fn pause_controller(&self, pause: bool) -> Result<()> {
+        let pid = self.pid(Daemon::Controller).unwrap_or_default();
+        let socket = self.directory().join(format!("ovn-controller.{pid}.ctl"));
+        let command = if pause { "debug/pause" } else { "debug/resume" };
+        let words = [OsStr::new("--timeout=100"), OsStr::new("-t"), socket.as_os_str(), OsStr::new(command)];
+        process::run("ovs-appctl", words).map(drop)
     }
 
     /// The process id of a daemon as it knows it itself, if it runs.

@@ -174,6 +174,8 @@ struct Kept {
     view: CaptureView,
     owner: String,
     chunks: Vec<Bytes>,
+    /// It ended by a failure: what there is of it is not all.
+    failed: bool,
     changed: watch::Sender<()>,
     stop: Shutdown,
 }
@@ -278,8 +280,14 @@ impl Captures {
             ended: None,
         };
         let changed = watch::Sender::new(());
-        let new =
-            Kept { view: view.clone(), owner: caller.to_owned(), chunks: Vec::new(), changed, stop: stop.clone() };
+        let new = Kept {
+            view: view.clone(),
+            owner: caller.to_owned(),
+            chunks: Vec::new(),
+            failed: false,
+            changed,
+            stop: stop.clone(),
+        };
         {
             let mut kept = lock(&self.kept);
             // Others may have come first while the switch was asked.
@@ -293,10 +301,13 @@ impl Captures {
             while let Some(chunk) = live.next().await {
                 let mut kept = lock(&kept);
                 let Some(capture) = kept.get_mut(&id) else { return };
-                if let Ok(chunk) = chunk {
-                    capture.view.bytes += chunk.len() as u64;
-                    capture.chunks.push(chunk);
-                    capture.changed.send_replace(());
+                match chunk {
+                    Ok(chunk) => {
+                        capture.view.bytes += chunk.len() as u64;
+                        capture.chunks.push(chunk);
+                        capture.changed.send_replace(());
+                    }
+                    Err(_) => capture.failed = true,
                 }
             }
             if let Some(capture) = lock(&kept).get_mut(&id) {
@@ -322,7 +333,8 @@ impl Captures {
         own
     }
 
-    /// The bytes of a capture from its beginning, until it has ended.
+    /// The bytes of a capture from its beginning, until it has ended. One that failed, or is thrown away meanwhile, ends
+    /// with an error: what came of it must not look like all of it.
     pub(super) fn fetch(&self, id: &str, caller: &str) -> Result<PacketStream, Failure> {
         let changes = {
             let kept = lock(&self.kept);
@@ -330,21 +342,29 @@ impl Captures {
             found.ok_or_else(|| unknown(id))?.changed.subscribe()
         };
         let state = (self.kept.clone(), id.to_owned(), changes, 0_usize);
-        Ok(stream::unfold(state, |(kept, id, mut changes, at)| async move {
-            loop {
+        Ok(stream::unfold(Some(state), |state| async move {
+            let (kept, id, mut changes, at) = state?;
+            let broken = loop {
                 changes.mark_unchanged();
-                let (chunk, ended) = {
-                    let kept = lock(&kept);
-                    let capture = kept.get(&id)?;
-                    (capture.chunks.get(at).cloned(), capture.view.ended.is_some())
+                let (chunk, ended) = match lock(&kept).get(&id) {
+                    None => break "it was thrown away".to_owned(),
+                    Some(capture) => {
+                        let ended = capture.view.ended.clone().map(|how| (how, capture.failed));
+                        (capture.chunks.get(at).cloned(), ended)
+                    }
                 };
-                if let Some(chunk) = chunk {
-                    return Some((Ok(chunk), (kept, id, changes, at + 1)));
+                match (chunk, ended) {
+                    (Some(chunk), _) => return Some((Ok(chunk), Some((kept, id, changes, at + 1)))),
+                    (None, Some((how, true))) => break how,
+                    (None, Some((_, false))) => return None,
+                    // That nobody can change it any more is found in the next turn: it is gone then.
+                    (None, None) => {
+                        let _ = changes.changed().await;
+                    }
                 }
-                if ended || changes.changed().await.is_err() {
-                    return None;
-                }
-            }
+            };
+            let cause = std::io::Error::other(broken);
+            Some((Err(Error::unavailable(format!("read the capture {id}"), cause)), None))
         })
         .boxed())
     }

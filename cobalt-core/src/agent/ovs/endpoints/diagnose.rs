@@ -2,7 +2,7 @@
 //!
 //! The rules are the agent's own ([`finding`]), so that doctor and OVSNode never disagree
 //! about what is wrong and how bad it is. Two things differ: this is one moment, so what the OVSNode waits for (an orphan,
-//! a lag) is told at once; and whoever asks about one port gets hints besides, which are no findings.
+//! a bridge that does not answer, a lag) is told at once; and whoever asks about one port gets hints besides, which are no findings.
 
 use super::wire::{Diagnosis, Finding, Severity};
 use crate::{

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     agent::ovs::{Config, Demand, memory::Memory},
-    ovs::{OvsInspector, OvsSnapshot},
+    ovs::{CaptureRequest, OvsInspector, OvsSnapshot, TraceRequest},
     runtime::{clock::Clock, events::Severity, shutdown::Chain},
 };
 
@@ -150,73 +150,71 @@ fn named(path: Result<Path<String>, PathRejection>) -> Answer<String> {
     path.map(|Path(name)| name).map_err(|rejection| Failure::bad_request(rejection.body_text()))
 }
 
-async fn trace(State(parts): Shared, asker: Asker, body: Result<Bytes, BytesRejection>) -> Answer<Json<TraceAnswer>> {
-    let caller = parts.admit(&asker, Right::Trace).await?;
-    let question: TraceQuestion = read(body)?;
-    let snapshot = parts.snapshot().await?;
-    let request = resolve::packet(&snapshot, &question)?;
-    let traced = {
-        let _turn = parts.questions.acquire().await;
-        parts.switch.trace(&request).await
-    };
-    let way = format!("traced a packet from {} to {}", request.in_port, request.ethernet.1);
-    let note = |reason, severity, outcome: &str| {
-        let deed = Deed { action: "Trace", reason, severity };
-        let what = format!("{way}: {outcome}");
-        let (auditor, caller) = (&parts.auditor, &caller);
-        async move { auditor.note(caller, deed, &what).await }
-    };
-    match traced {
-        Ok(trace) => {
-            let answer = TraceAnswer::new(&request, trace, &snapshot);
-            let outcome = match answer.verdict {
-                Verdict::Forwarded => "forwarded",
-                Verdict::Dropped => "dropped",
-                Verdict::Controller => "sent to the controller",
-                Verdict::Other => "answered",
-            };
-            note("PacketTraced", Severity::Normal, outcome).await;
-            Ok(Json(answer))
-        }
-        Err(error) => {
-            note("TraceFailed", Severity::Warning, error.category()).await;
-            Err(error.into())
-        }
-    }
-}
-
 impl Parts {
+    /// The packet a caller wants to follow, and the switch it was found in.
+    async fn packet(&self, body: Result<Bytes, BytesRejection>) -> Answer<(OvsSnapshot, TraceRequest)> {
+        let question: TraceQuestion = read(body)?;
+        let snapshot = self.snapshot().await?;
+        let request = resolve::packet(&snapshot, &question)?;
+        Ok((snapshot, request))
+    }
+
     /// The capture a caller asks for: of a port that exists, within the bounds.
-    async fn wanted(
-        &self,
-        asker: &Asker,
-        body: Result<Bytes, BytesRejection>,
-        kept: bool,
-    ) -> Answer<(Caller, crate::ovs::CaptureRequest)> {
-        let caller = self.admit(asker, Right::Capture).await?;
+    async fn wanted(&self, body: Result<Bytes, BytesRejection>, kept: bool) -> Answer<CaptureRequest> {
         let question: CaptureQuestion = read(body)?;
         let snapshot = self.snapshot().await?;
         let port = resolve::port(&snapshot, "port", &question.port)?;
         let request = self.captures.limits.request(&question, &port.name, kept)?;
         self.auditor.know().await;
-        Ok((caller, request))
+        Ok(request)
     }
 
-    async fn failed(&self, caller: &Caller, port: &str, failure: &Failure) {
-        let deed = Deed { action: "Capture", reason: "CaptureFailed", severity: Severity::Warning };
-        self.auditor.note(caller, deed, &format!("could not capture on port {port}: {}", failure.reason)).await;
+    /// Notes that something was not done for a caller who may. A question that made no sense is told without its words:
+    /// they could be anything.
+    async fn not_done<T>(&self, caller: &Caller, right: Right, what: &str, answer: Answer<T>) -> Answer<T> {
+        if let Err(failure) = &answer {
+            let (action, reason) = match right {
+                Right::Trace => ("Trace", "TraceFailed"),
+                Right::Capture => ("Capture", "CaptureFailed"),
+                Right::Diagnose => ("Diagnose", "DiagnoseFailed"),
+            };
+            let deed = Deed { action, reason, severity: Severity::Warning };
+            self.auditor.note(caller, deed, &format!("could not {what}: {}", failure.reason)).await;
+        }
+        answer
     }
 }
 
+async fn trace(State(parts): Shared, asker: Asker, body: Result<Bytes, BytesRejection>) -> Answer<Json<TraceAnswer>> {
+    let caller = parts.admit(&asker, Right::Trace).await?;
+    let asked = parts.packet(body).await;
+    let (snapshot, request) = parts.not_done(&caller, Right::Trace, "trace a packet", asked).await?;
+    let traced = {
+        let _turn = parts.questions.acquire().await;
+        parts.switch.trace(&request).await
+    };
+    let way = format!("a packet from {} to {}", request.in_port, request.ethernet.1);
+    let traced = traced.map_err(Failure::from);
+    let trace = parts.not_done(&caller, Right::Trace, &format!("trace {way}"), traced).await?;
+    let answer = TraceAnswer::new(&request, trace, &snapshot);
+    let outcome = match answer.verdict {
+        Verdict::Forwarded => "forwarded",
+        Verdict::Dropped => "dropped",
+        Verdict::Controller => "sent to the controller",
+        Verdict::Other => "answered",
+    };
+    let deed = Deed { action: "Trace", reason: "PacketTraced", severity: Severity::Normal };
+    parts.auditor.note(&caller, deed, &format!("traced {way}: {outcome}")).await;
+    Ok(Json(answer))
+}
+
 async fn capture(State(parts): Shared, asker: Asker, body: Result<Bytes, BytesRejection>) -> Answer<Response> {
-    let (caller, request) = parts.wanted(&asker, body, false).await?;
-    match parts.captures.stream(&*parts.switch, &request, &caller.name).await {
-        Ok(packets) => Ok(pcap(packets)),
-        Err(failure) => {
-            parts.failed(&caller, &request.port, &failure).await;
-            Err(failure)
-        }
-    }
+    let caller = parts.admit(&asker, Right::Capture).await?;
+    let wanted = parts.wanted(body, false).await;
+    let request = parts.not_done(&caller, Right::Capture, "capture", wanted).await?;
+    let packets = parts.captures.stream(&*parts.switch, &request, &caller.name).await;
+    let what = format!("capture on port {}", request.port);
+    parts.not_done(&caller, Right::Capture, &what, packets).await.map(pcap)
 }
 
 async fn start_capture(
@@ -224,14 +222,13 @@ async fn start_capture(
     asker: Asker,
     body: Result<Bytes, BytesRejection>,
 ) -> Answer<(StatusCode, Json<CaptureView>)> {
-    let (caller, request) = parts.wanted(&asker, body, true).await?;
-    match parts.captures.start(&*parts.switch, &request, &caller.name, parts.clock.now()).await {
-        Ok(view) => Ok((StatusCode::CREATED, Json(view))),
-        Err(failure) => {
-            parts.failed(&caller, &request.port, &failure).await;
-            Err(failure)
-        }
-    }
+    let caller = parts.admit(&asker, Right::Capture).await?;
+    let wanted = parts.wanted(body, true).await;
+    let request = parts.not_done(&caller, Right::Capture, "capture", wanted).await?;
+    let started = parts.captures.start(&*parts.switch, &request, &caller.name, parts.clock.now()).await;
+    let what = format!("capture on port {}", request.port);
+    let view = parts.not_done(&caller, Right::Capture, &what, started).await?;
+    Ok((StatusCode::CREATED, Json(view)))
 }
 
 async fn list_captures(State(parts): Shared, asker: Asker) -> Answer<Json<List<CaptureView>>> {

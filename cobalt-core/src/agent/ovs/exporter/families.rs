@@ -6,8 +6,8 @@ use super::Labelled;
 use crate::{
     agent::ovs::finding::{self, IssueType, OVN_CONTROLLER, OVSDB_SERVER, VSWITCHD, is_fresh, knows_links, link_up},
     ovs::{
-        Bond, BondKind, BondMember, Bridge, Daemon, DatapathCounters, Interface, InterfaceRole, OvsCounters,
-        OvsSnapshot, PmdCounters,
+        Bond, BondKind, BondMember, Bridge, ControllerConfiguration, Daemon, DatapathCounters, Interface,
+        InterfaceRole, OvsCounters, OvsSnapshot, PmdCounters, ReceiveQueue,
     },
     runtime::metrics::text::{Kind, Text, Value, escaped},
 };
@@ -31,9 +31,13 @@ const STATISTICS: [(&str, &str, &str); 8] = [
 type MemberRow = (&'static str, &'static str, fn(&BondMember) -> Option<Value>);
 /// A family about datapaths.
 type DatapathRow = (&'static str, Kind, &'static str, fn(&DatapathCounters) -> Option<Value>);
+/// A family about the queues of threads.
+type QueueRow = (&'static str, &'static str, fn(&ReceiveQueue) -> Option<Value>);
+/// A family about interfaces that tells how they are now.
+type InterfaceRow = (&'static str, Kind, &'static str, fn(&Interface) -> Option<Value>);
 /// A family about threads that forward packets: its name, what it is, and the label and value of each of its series.
 type PmdRow =
-    (&'static str, &'static str, fn(&PmdCounters) -> Vec<(Option<(&'static str, &'static str)>, Option<u64>)>);
+    (&'static str, Kind, &'static str, fn(&PmdCounters) -> Vec<(Option<(&'static str, &'static str)>, Option<Value>)>);
 
 pub(super) fn is_known(statistic: &str) -> bool {
     STATISTICS.iter().any(|(name, ..)| *name == statistic)
@@ -41,6 +45,10 @@ pub(super) fn is_known(statistic: &str) -> bool {
 
 fn flag(is: bool) -> Value {
     Count(u64::from(is))
+}
+
+fn nanoseconds(time: Duration) -> Value {
+    Value::Nanoseconds(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn label(name: &str, value: &str) -> String {
@@ -83,17 +91,19 @@ fn daemons(text: &mut Text, seen: &OvsSnapshot, took: Duration) {
             family.sample(&label("daemon", name), None, Some(flag(daemon.is_responsive())));
         }
     }
-    let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
     text.family("ovs_look_seconds", Gauge, "How long the switch took to answer everything that was asked").sample(
         "",
         None,
-        Some(Value::Nanoseconds(took)),
+        Some(nanoseconds(took)),
     );
     if seen.database_connected {
         text.family("ovs_configuration_pending", Gauge, "Whether the switch has not taken up the latest configuration")
             .plain(u64::from(seen.configuration_pending));
     }
     let Some(controller) = controller else { return };
+    if seen.database_connected {
+        configuration(text, &controller.configuration);
+    }
     let connected = match controller.daemon {
         Daemon::Responsive { .. } => Some(controller.southbound_connected),
         Daemon::Absent => Some(false),
@@ -114,6 +124,19 @@ fn daemons(text: &mut Text, seen: &OvsSnapshot, took: Duration) {
         let help = "Logical ports bound to this host that no port here claims";
         text.family("ovn_unplugged_ports", Gauge, help).plain(unplugged.len() as u64);
     }
+}
+
+fn configuration(text: &mut Text, configured: &ControllerConfiguration) {
+    let labels = [
+        ("encap_ip", &configured.encap_ip),
+        ("encap_type", &configured.encap_type),
+        ("bridge_mappings", &configured.bridge_mappings),
+        ("monitor_all", &configured.monitor_all),
+        ("remote_probe_interval", &configured.remote_probe_interval),
+        ("openflow_probe_interval", &configured.openflow_probe_interval),
+    ];
+    let labels = labels.map(|(name, value)| label(name, value.as_deref().unwrap_or_default())).join(",");
+    text.family("ovn_controller_info", Gauge, "How ovn-controller is configured").sample(&labels, None, Some(Count(1)));
 }
 
 fn bridges(text: &mut Text, seen: &OvsSnapshot) {
@@ -152,7 +175,8 @@ fn interfaces(text: &mut Text, seen: &OvsSnapshot) {
     let labels: Vec<String> = interfaces.iter().map(of).collect();
     let all = || interfaces.iter().zip(&labels);
     let fresh = || all().filter(|(port, _)| is_fresh(seen, port));
-    let mut family = text.family("ovs_interface_info", Gauge, "What an interface is for, and the VM it belongs to");
+    let help = "What an interface is for and what makes it, and the port and the VM it belongs to";
+    let mut family = text.family("ovs_interface_info", Gauge, help);
     for (port, labels) in all() {
         let role = match port.role {
             InterfaceRole::Physical => "physical",
@@ -161,24 +185,46 @@ fn interfaces(text: &mut Text, seen: &OvsSnapshot) {
             InterfaceRole::Patch => "patch",
             InterfaceRole::Internal => "internal",
         };
-        family.meta(labels, ("role", role), ("instance", port.instance.as_deref().unwrap_or_default()));
-    }
-    let mut family =
-        text.family("ovs_interface_admin_up", Gauge, "Whether an interface is set up by whoever manages it");
-    for (port, labels) in fresh() {
-        family.sample(labels, None, port.admin_up.map(flag));
+        let kind = label("type", port.device.kind.as_deref().unwrap_or_default());
+        let labels = format!("{labels},{kind},{}", label("port", port.bond.as_ref().unwrap_or(&port.name)));
+        family.meta(&labels, ("role", role), ("instance", port.instance.as_deref().unwrap_or_default()));
     }
     let mut family = text.family("ovs_interface_link_up", Gauge, "Whether an interface has a link");
     for (port, labels) in all() {
         family.sample(labels, None, link_up(seen, port).map(flag));
     }
-    let mut family = text.family("ovs_interface_speed_bits_per_second", Gauge, "The speed of an interface");
-    for (port, labels) in fresh() {
-        family.sample(labels, None, port.speed_bps.map(Count));
-    }
-    let mut family = text.family("ovs_interface_error", Gauge, "Whether the switch complains about an interface");
-    for (port, labels) in fresh() {
-        family.sample(labels, None, Some(flag(port.error.is_some())));
+    let rows: [InterfaceRow; 8] = [
+        ("ovs_interface_admin_up", Gauge, "Whether an interface is set up by whoever manages it", |port| {
+            port.admin_up.map(flag)
+        }),
+        ("ovs_interface_speed_bits_per_second", Gauge, "The speed of an interface", |port| port.speed_bps.map(Count)),
+        ("ovs_interface_error", Gauge, "Whether the switch complains about an interface", |port| {
+            Some(flag(port.error.is_some()))
+        }),
+        ("ovs_interface_mtu_bytes", Gauge, "How long the packets of an interface may be", |port| {
+            port.device.mtu.map(|mtu| Count(mtu.into()))
+        }),
+        ("ovs_interface_full_duplex", Gauge, "Whether an interface sends and receives at the same time", |port| {
+            port.device.full_duplex.map(flag)
+        }),
+        ("ovs_interface_link_resets", Counter, "How often the link of an interface has come or gone", |port| {
+            port.device.link_resets.map(Count)
+        }),
+        (
+            "ovs_interface_ingress_policing_bits_per_second",
+            Gauge,
+            "How much may come in by an interface; 0 is no bound",
+            |port| port.device.policing_bps.map(Count),
+        ),
+        ("ovs_interface_ingress_policing_burst_bits", Gauge, "And how much more for a moment", |port| {
+            port.device.policing_burst_bits.map(Count)
+        }),
+    ];
+    for (name, kind, help, value) in rows {
+        let mut family = text.family(name, kind, help);
+        for (port, labels) in fresh() {
+            family.sample(labels, None, value(port));
+        }
     }
     for (statistic, name, help) in STATISTICS {
         let mut family = text.family(name, Counter, help);
@@ -235,7 +281,7 @@ fn bonds(text: &mut Text, seen: &OvsSnapshot) {
 }
 
 fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
-    let rows: [DatapathRow; 6] = [
+    let rows: [DatapathRow; 9] = [
         ("ovs_datapath_hits", Counter, "Packets that met a cached flow", |counters| Some(Count(counters.hit))),
         ("ovs_datapath_misses", Counter, "Packets that had to be asked about", |counters| Some(Count(counters.missed))),
         ("ovs_datapath_lost", Counter, "Packets lost on the way to being asked about", |counters| {
@@ -249,7 +295,16 @@ fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
             |counters| counters.flow_limit.map(Count),
         ),
         ("ovs_datapath_dump_seconds", Gauge, "How long the last look through the cached flows took", |counters| {
-            counters.dump.map(|dump| Value::Nanoseconds(u64::try_from(dump.as_nanos()).unwrap_or(u64::MAX)))
+            counters.dump.map(nanoseconds)
+        }),
+        ("ovs_datapath_masks", Gauge, "Masks by which the cached flows of a datapath are found", |counters| {
+            counters.masks.map(Count)
+        }),
+        ("ovs_datapath_mask_hits", Counter, "Masks that packets were compared with", |counters| {
+            counters.mask_hits.map(Count)
+        }),
+        ("ovs_datapath_mask_cache_hits", Counter, "Packets whose mask was known before", |counters| {
+            counters.mask_cache_hits.map(Count)
         }),
     ];
     for (name, kind, help, value) in rows {
@@ -261,32 +316,71 @@ fn datapaths(text: &mut Text, datapaths: &BTreeMap<String, DatapathCounters>) {
 }
 
 fn pmds(text: &mut Text, threads: &[PmdCounters]) {
-    let rows: [PmdRow; 5] = [
-        ("ovs_pmd_packets", "Packets that a thread received", |pmd| vec![(None, pmd.received)]),
-        ("ovs_pmd_recirculations", "Packets that went through a thread's tables once more", |pmd| {
-            vec![(None, pmd.recirculated)]
+    let rows: [PmdRow; 10] = [
+        ("ovs_pmd_packets", Counter, "Packets that a thread received", |pmd| vec![(None, pmd.received.map(Count))]),
+        ("ovs_pmd_recirculations", Counter, "Packets that went through a thread's tables once more", |pmd| {
+            vec![(None, pmd.recirculated.map(Count))]
         }),
-        ("ovs_pmd_hits", "Packets that a cache of a thread knew", |pmd| {
+        ("ovs_pmd_hits", Counter, "Packets that a cache of a thread knew", |pmd| {
             vec![
-                (Some(("cache", "emc")), pmd.emc_hits),
-                (Some(("cache", "smc")), pmd.smc_hits),
-                (Some(("cache", "megaflow")), pmd.megaflow_hits),
+                (Some(("cache", "emc")), pmd.emc_hits.map(Count)),
+                (Some(("cache", "smc")), pmd.smc_hits.map(Count)),
+                (Some(("cache", "megaflow")), pmd.megaflow_hits.map(Count)),
             ]
         }),
-        ("ovs_pmd_upcalls", "Packets that no cache of a thread knew", |pmd| {
-            vec![(Some(("result", "answered")), pmd.upcalls), (Some(("result", "lost")), pmd.failed_upcalls)]
+        ("ovs_pmd_upcalls", Counter, "Packets that no cache of a thread knew", |pmd| {
+            vec![
+                (Some(("result", "answered")), pmd.upcalls.map(Count)),
+                (Some(("result", "lost")), pmd.failed_upcalls.map(Count)),
+            ]
         }),
-        ("ovs_pmd_cycles", "Cycles of a thread's core", |pmd| {
-            vec![(Some(("state", "idle")), pmd.idle_cycles), (Some(("state", "busy")), pmd.busy_cycles)]
+        ("ovs_pmd_cycles", Counter, "Cycles of a thread's core", |pmd| {
+            vec![
+                (Some(("state", "idle")), pmd.idle_cycles.map(Count)),
+                (Some(("state", "busy")), pmd.busy_cycles.map(Count)),
+            ]
+        }),
+        ("ovs_pmd_iterations", Counter, "Rounds of a thread over its queues", |pmd| {
+            vec![
+                (Some(("state", "idle")), pmd.idle_iterations.map(Count)),
+                (Some(("state", "busy")), pmd.busy_iterations.map(Count)),
+            ]
+        }),
+        ("ovs_pmd_sleep_iterations", Counter, "Rounds after which a thread slept", |pmd| {
+            vec![(None, pmd.sleep_iterations.map(Count))]
+        }),
+        ("ovs_pmd_sleep_seconds", Counter, "How long a thread slept", |pmd| vec![(None, pmd.slept.map(nanoseconds))]),
+        ("ovs_pmd_isolated", Gauge, "Whether a thread serves only the queues that somebody gave it", |pmd| {
+            vec![(None, pmd.isolated.map(flag))]
+        }),
+        ("ovs_pmd_overhead_percent", Gauge, "How much of its last minute a thread spent on no queue", |pmd| {
+            vec![(None, pmd.overhead_percent.map(Count))]
         }),
     ];
     let numa = |pmd: &PmdCounters| pmd.numa.map(|numa| numa.to_string()).unwrap_or_default();
-    for (name, help, values) in rows {
-        let mut family = text.family(name, Counter, help);
+    let of = |pmd: &PmdCounters| format!("{},{}", label("thread", &pmd.thread), label("numa", &numa(pmd)));
+    for (name, kind, help, values) in rows {
+        let mut family = text.family(name, kind, help);
         for pmd in threads {
-            let labels = format!("{},{}", label("thread", &pmd.thread), label("numa", &numa(pmd)));
             for (label, value) in values(pmd) {
-                family.sample(&labels, label, value.map(Count));
+                family.sample(&of(pmd), label, value);
+            }
+        }
+    }
+    let rows: [QueueRow; 2] = [
+        ("ovs_pmd_queue_enabled", "Whether packets may come by a queue that a thread serves", |queue| {
+            Some(flag(queue.enabled))
+        }),
+        ("ovs_pmd_queue_usage_percent", "How much of its thread's last minute a queue took", |queue| {
+            queue.usage_percent.map(Count)
+        }),
+    ];
+    for (name, help, value) in rows {
+        let mut family = text.family(name, Gauge, help);
+        for pmd in threads {
+            for queue in &pmd.queues {
+                let labels = format!("{},{}", of(pmd), label("interface", &queue.interface));
+                family.sample(&labels, Some(("queue", &queue.queue.to_string())), value(queue));
             }
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     agent::{exporter::tests::check_format, ovs::tests::sound},
     api::OVSNodeStatus,
-    ovs::{Daemon, DatapathCounters, MockOvsInspector, OvsFeatures, PmdCounters},
+    ovs::{Daemon, DatapathCounters, Device, MockOvsInspector, OvsFeatures, PmdCounters, ReceiveQueue},
 };
 
 fn switch(snapshot: OvsSnapshot, counters: OvsCounters) -> Arc<MockOvsInspector> {
@@ -24,6 +24,15 @@ fn counters() -> OvsCounters {
         flows: 2,
         flow_limit: Some(200_000),
         dump: Some(Duration::from_millis(3)),
+        masks: Some(6),
+        mask_hits: Some(9),
+        mask_cache_hits: Some(8),
+    };
+    let queue = |queue: u32| ReceiveQueue {
+        interface: "dpdk0".into(),
+        queue,
+        enabled: queue == 0,
+        usage_percent: (queue == 0).then_some(40),
     };
     let pmd = PmdCounters {
         thread: "3".into(),
@@ -32,6 +41,12 @@ fn counters() -> OvsCounters {
         emc_hits: Some(60),
         failed_upcalls: Some(2),
         busy_cycles: Some(10),
+        idle_iterations: Some(30),
+        sleep_iterations: Some(20),
+        slept: Some(Duration::from_micros(1500)),
+        isolated: Some(true),
+        overhead_percent: Some(1),
+        queues: (0..2).map(queue).collect(),
         ..PmdCounters::default()
     };
     OvsCounters {
@@ -52,8 +67,46 @@ async fn scrape(snapshot: OvsSnapshot, counters: OvsCounters) -> String {
 
 #[tokio::test]
 async fn everything_is_told_once_and_in_the_format() {
-    let text = scrape(sound(), counters()).await;
+    let mut seen = sound();
+    let card = seen.interfaces.iter_mut().find(|port| port.name == "eth1").unwrap();
+    card.device = Device {
+        kind: Some("dpdk".into()),
+        mtu: Some(9000),
+        full_duplex: Some(true),
+        link_resets: Some(3),
+        policing_bps: Some(1_000_000),
+        policing_burst_bits: Some(80_000),
+    };
+    let configuration = &mut seen.controller.as_mut().unwrap().configuration;
+    (configuration.encap_ip, configuration.monitor_all) = (Some("10.0.0.1".into()), Some("x".repeat(1000)));
+    let text = scrape(seen, counters()).await;
+    let (card, pmd) = ("bridge=\"br-ex\",interface=\"eth1\"", "thread=\"3\",numa=\"0\"");
+    let queue = |number: u32| format!("{{{pmd},interface=\"dpdk0\",queue=\"{number}\"}}");
     for line in [
+        format!("ovs_interface_info{{{card},type=\"dpdk\",port=\"bond0\",role=\"physical\",instance=\"\"}} 1"),
+        format!("ovs_interface_mtu_bytes{{{card}}} 9000"),
+        format!("ovs_interface_full_duplex{{{card}}} 1"),
+        format!("ovs_interface_link_resets_total{{{card}}} 3"),
+        format!("ovs_interface_ingress_policing_bits_per_second{{{card}}} 1000000"),
+        format!("ovs_interface_ingress_policing_burst_bits{{{card}}} 80000"),
+        format!("ovs_pmd_iterations_total{{{pmd},state=\"idle\"}} 30"),
+        format!("ovs_pmd_sleep_iterations_total{{{pmd}}} 20"),
+        format!("ovs_pmd_sleep_seconds_total{{{pmd}}} 0.001500000"),
+        format!("ovs_pmd_isolated{{{pmd}}} 1"),
+        format!("ovs_pmd_overhead_percent{{{pmd}}} 1"),
+        format!("ovs_pmd_queue_enabled{} 0", queue(1)),
+        format!("ovs_pmd_queue_usage_percent{} 40", queue(0)),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains(&format!("ovs_pmd_queue_usage_percent{}", queue(1))), "unknown is not zero");
+    let bounded = format!("monitor_all=\"{}\"", "x".repeat(256));
+    let info = text.lines().find(|line| line.starts_with("ovn_controller_info{encap_ip=\"10.0.0.1\",encap_type=\"\""));
+    assert!(info.is_some_and(|info| info.contains(&bounded)), "{text}");
+    for line in [
+        "ovs_datapath_masks{datapath=\"ovs-netdev\"} 6",
+        "ovs_datapath_mask_hits_total{datapath=\"ovs-netdev\"} 9",
+        "ovs_datapath_mask_cache_hits_total{datapath=\"ovs-netdev\"} 8",
         "ovs_up 1",
         "ovs_daemon_responsive{daemon=\"ovs-vswitchd\"} 1",
         "ovs_bridge_table_flows{bridge=\"br-int\",table=\"8\"} 20",
@@ -178,11 +231,14 @@ async fn what_a_host_can_make_us_say_is_bounded_and_what_is_left_out_is_counted(
     }
     let metrics = Metrics::new();
     let limits = Limits { interfaces: 10, parts: 1, statistics: 4, counters: 0 };
-    let exporter = Exporter::new(switch(seen, counters()), &metrics).limits(limits);
+    let mut counters = counters();
+    let queue = counters.pmds[0].queues[0].clone();
+    counters.pmds[0].queues = (0..40).map(|number| ReceiveQueue { queue: number, ..queue.clone() }).collect();
+    let exporter = Exporter::new(switch(seen, counters), &metrics).limits(limits);
     let text = exporter.scrape().await;
     check_format(&text);
     let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-    assert_eq!(series("ovs_interface_info{"), 10);
+    assert_eq!((series("ovs_interface_info{"), series("ovs_pmd_queue_enabled{")), (10, 10));
     assert!(series("ovs_interface_statistics_total{") <= 40);
     assert_eq!((series("ovs_bridge_ports{"), series("ovs_coverage_total{")), (1, 0));
     assert!(metrics.encode().contains("cobalt_ovs_agent_exporter_dropped_total{what=\"interface\"}"));

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::*;
-use crate::ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, Daemon};
+use crate::ovs::{Binding, Bond, BondKind, BondMember, Bridge, Controller, ControllerConfiguration, Daemon, Device};
 
 fn responsive() -> Daemon {
     Daemon::Responsive { version: Some("3.1.0".into()) }
@@ -27,6 +27,7 @@ fn interface(name: &str, role: InterfaceRole) -> Interface {
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: Device::default(),
         statistics: BTreeMap::new(),
     }
 }
@@ -70,6 +71,8 @@ fn well() -> OvsSnapshot {
             chassis_id: None,
             openflow_connected: Some(true),
             lag: Some(0),
+            wanted: Some(7),
+            configuration: ControllerConfiguration::default(),
             unplugged: Some(vec![]),
         }),
         configuration_pending: false,

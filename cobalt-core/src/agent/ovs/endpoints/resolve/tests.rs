@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ovs::{Bridge, Daemon, InterfaceRole};
+use crate::ovs::{Bridge, Daemon, Device, InterfaceRole};
 
 fn interface(name: &str, bridge: &str, mac: Option<&str>, instance: Option<&str>) -> Interface {
     Interface {
@@ -26,6 +26,7 @@ fn interface(name: &str, bridge: &str, mac: Option<&str>, instance: Option<&str>
         binding: None,
         remote_chassis: None,
         remote_known: None,
+        device: Device::default(),
         statistics: BTreeMap::new(),
     }
 }
