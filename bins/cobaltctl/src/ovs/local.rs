@@ -89,7 +89,7 @@ fn owner() -> String {
 }
 
 /// How long the removal of a mirror may take when a capture is over.
-const TIDYING: Duration = Duration::from_secs(5);
+const TIDYING: Duration = Duration::from_secs(30);
 
 fn options(place: &Place) -> OvsOptions {
     OvsOptions::new()
