@@ -203,6 +203,19 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
+/// The node agent's first page of metrics that says that libvirt is up: a scrape does not wait for long for an answer.
+pub(crate) fn libvirt_is_up(admin: SocketAddr) -> String {
+    let since = Instant::now();
+    loop {
+        let page = get(admin, "/metrics");
+        if page.contains("\nlibvirt_up 1\n") {
+            return page;
+        }
+        assert!(since.elapsed() < LIMIT, "libvirt is never up: {page}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// A directory of a test's own; it goes with this.
 pub(crate) struct Scratch(tempfile::TempDir);
 

@@ -29,6 +29,9 @@ const OVS: [&str; 4] = ["nodes", "real_switch", "real_agent", "real_ctl"];
 /// The integration tests on a real OpenStack control plane, likewise: the plane, the clients, and the operator.
 const OPENSTACK: [&str; 3] = ["openstack", "openstack-real", "operator-real"];
 
+/// The seed of the property tests, which `cobalt-sim`'s laws have too.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2026");
+
 /// Nothing was run: neither success nor failure.
 const NOTHING_RUN: u8 = 3;
 
@@ -75,7 +78,17 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<ExitCode> {
 /// most time goes into compiling anyway.
 pub(crate) fn unit() -> Command {
     let mut command = cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
-    command.args(EVERYTHING);
+    seed(&mut command).args(EVERYTHING);
+    command
+}
+
+/// The same cases in every run: a change is judged by what it changes, not by what chance finds. A seed of the caller's
+/// own stands.
+fn seed(command: &mut Command) -> &mut Command {
+    let (name, value) = SEED;
+    if std::env::var_os(name).is_none() {
+        command.env(name, value);
+    }
     command
 }
 
@@ -110,7 +123,7 @@ fn conformance(filter: &str) -> Command {
 /// would be compiled a second time.
 fn named(tests: &[String]) -> Command {
     let mut command = cargo(["test", "--no-fail-fast"]);
-    command.args(EVERYTHING).args(tests.iter().flat_map(|name| ["--test", name]));
+    seed(&mut command).args(EVERYTHING).args(tests.iter().flat_map(|name| ["--test", name]));
     command
 }
 
@@ -128,6 +141,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn property_tests_draw_the_same_cases_in_every_run() {
+        for command in [unit(), named(&["loop".to_owned()])] {
+            let mut set = command.get_envs();
+            let seeded = set.any(|(name, value)| name == SEED.0 && value.is_some_and(|value| value == SEED.1));
+            assert!(seeded || std::env::var_os(SEED.0).is_some(), "{command:?}");
+        }
+    }
 
     #[test]
     fn the_simulated_rig_is_every_integration_test_of_its_packages() {

@@ -28,7 +28,7 @@ struct Args {
 }
 
 /// How long the removal of a capture's mirror may take at the end.
-const TIDYING: Duration = Duration::from_secs(5);
+const TIDYING: Duration = Duration::from_secs(30);
 
 async fn run(args: Args) -> Result<(), TaskError> {
     if args.look.once {

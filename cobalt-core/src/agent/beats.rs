@@ -6,6 +6,7 @@
 //!        ▼
 //!   beat ◀── interval
 //!        ◀── health turned
+//!        ◀── what could not be written, after a pause
 //! ```
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -17,18 +18,25 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::part::Own;
 use crate::runtime::{
     api_category,
     clock::Clock,
     metrics::{Metrics, Write},
+    queue::Backoff,
     shutdown::{Chain, Shutdown},
 };
 
 /// How many intervals a Lease lasts: one lost beat, and one late one, are not a failure.
 const INTERVALS: u32 = 4;
+
+/// The longest time for one write. With a long interval one lost answer must not make a host look silent.
+const WRITE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The pauses before what could not be written is tried again, unless a beat is due earlier.
+const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), limit: Duration::from_secs(60) };
 
 /// The longest reason that is carried along.
 const REASON_LIMIT: usize = 256;
@@ -127,11 +135,13 @@ impl<K: Resource<DynamicType = ()>> Beats<K> {
         let mut ended = false;
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut failing = false;
+        let mut failures: u32 = 0;
+        let mut again = None;
         loop {
             let mut beat = tokio::select! {
                 () = stop.triggered() => return,
                 _ = ticks.tick() => true,
+                () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => true,
                 said = signs.next(), if !ended => {
                     ended = said.is_none();
                     said.is_some_and(|said| sign.note(said))
@@ -159,27 +169,27 @@ impl<K: Resource<DynamicType = ()>> Beats<K> {
                 }
                 let body = Patch::Apply(self.body(&owner, &sign));
                 // Not longer than until the next one is due: beats never pile up.
+                let limit = self.interval.min(WRITE_LIMIT);
                 let answer = tokio::select! {
                     () = stop.triggered() => return,
-                    answer = timeout(self.interval, api.patch(&self.name, &params, &body)) => answer,
+                    answer = timeout(limit, api.patch(&self.name, &params, &body)) => answer,
                 };
                 let trouble = match answer {
                     Ok(Ok(_)) => None,
                     Ok(Err(error)) => Some((api_category(&error), Chain(&error).to_string())),
-                    Err(_) => Some(("timeout", format!("no answer within {:?}", self.interval))),
+                    Err(_) => Some(("timeout", format!("no answer within {limit:?}"))),
                 };
-                self.metrics.write("Lease", "main", if trouble.is_some() { Write::Failed } else { Write::Applied });
+                let failed = trouble.is_some();
+                self.metrics.write("Lease", "main", if failed { Write::Failed } else { Write::Applied });
                 match trouble {
-                    Some((category, error)) if !failing => {
+                    Some((category, error)) if failures == 0 => {
                         tracing::warn!(lease = %self.name, category, error, "no sign of life could be given");
-                        failing = true;
                     }
-                    None if failing => {
-                        tracing::info!(lease = %self.name, "signs of life again");
-                        failing = false;
-                    }
+                    None if failures > 0 => tracing::info!(lease = %self.name, "signs of life again"),
                     _ => {}
                 }
+                failures = if failed { failures.saturating_add(1) } else { 0 };
+                again = failed.then(|| Instant::now() + BACKOFF.after(failures));
             }
         }
     }

@@ -396,13 +396,7 @@ impl Follower {
     async fn publish(&self, update: &Update) -> Result<(), kube::Error> {
         let name = update.id.to_string();
         if update.phase == Phase::Began && update.side == Side::Origin {
-            let earlier = self.api.get_opt(&name).await?;
-            let status = earlier.and_then(|earlier| earlier.status);
-            if status.is_some_and(|status| track::is_stale(&status, &self.config.label)) {
-                let clear = json!({"status": {"destination": null, "receivingSince": null, "arrived": null}});
-                let params = PatchParams { field_manager: Some(manager(Side::Origin).into()), ..Default::default() };
-                self.api.patch_status(&name, &params, &Patch::Merge(clear)).await?;
-            }
+            self.clear_stale(&name).await?;
         }
         let applied = match self.apply(update).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -422,6 +416,26 @@ impl Follower {
         let written = if applied.is_ok() { Write::Applied } else { Write::Failed };
         self.context.metrics.write("Migration", "status", written);
         applied
+    }
+
+    /// Removes the destination of an earlier migration.
+    async fn clear_stale(&self, name: &str) -> Result<(), kube::Error> {
+        let params = PatchParams { field_manager: Some(manager(Side::Origin).into()), ..Default::default() };
+        while let Some(earlier) = self.api.get_opt(name).await? {
+            if !earlier.status.as_ref().is_some_and(|status| track::is_stale(status, &self.config.label)) {
+                break;
+            }
+            let clear = json!({
+                "metadata": {"resourceVersion": earlier.resource_version()},
+                "status": {"destination": null, "receivingSince": null, "arrived": null},
+            });
+            match self.api.patch_status(name, &params, &Patch::Merge(clear)).await {
+                // Somebody wrote since we looked. It may be the new destination, which must stay.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                answer => return answer.map(drop),
+            }
+        }
+        Ok(())
     }
 
     async fn apply(&self, update: &Update) -> Result<(), kube::Error> {

@@ -129,6 +129,7 @@ pub struct NodeAgent {
     metrics: Arc<Metrics>,
     status: Status,
     recorder: Recorder,
+    grace: Duration,
     parts: Vec<Box<dyn Part>>,
 }
 
@@ -151,6 +152,7 @@ impl NodeAgent {
             clock,
             metrics: Arc::new(Metrics::new()),
             recorder: Recorder::silent(),
+            grace: Duration::from_secs(5),
             parts: Vec::new(),
         }
     }
@@ -188,6 +190,12 @@ impl NodeAgent {
     /// Records Events here.
     pub fn recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
+        self
+    }
+
+    /// Waits at the end for so long until what the parts have in flight is through.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 
@@ -232,7 +240,7 @@ impl NodeAgent {
         let publisher = Publisher::new(&context, key, hypervisors, self.config.watched_units());
         self.follow(publisher, context, &stop).await;
         // A part that died asks this agent to end, and is the reason for it.
-        tasks.stop(Instant::now() + Duration::from_secs(5)).await
+        tasks.stop(Instant::now() + self.grace).await
     }
 
     async fn follow(&self, mut publisher: Publisher, context: Context, stop: &Shutdown) {

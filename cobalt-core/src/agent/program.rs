@@ -246,6 +246,8 @@ impl Started {
             .metrics(program.metrics.clone())
             .status(program.status.clone())
             .recorder(program.recorder.clone())
+            // Half of it, so that what did not end in time is named before the time of the whole program is up.
+            .grace(args.shutdown_grace_period / 2)
             .part(args.heartbeat.part(&namespace))
             .parts(args.migration.part(&node, &namespace))
             .parts(args.reboot.part())

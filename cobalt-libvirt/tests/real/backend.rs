@@ -7,14 +7,19 @@ use cobalt_core::{
     },
     ids::InstanceId,
 };
-use cobalt_libvirt::LibvirtBackend;
+use cobalt_libvirt::{BackendOptions, LibvirtBackend};
 use cobalt_rig::{Act, Guest};
 use futures::{StreamExt, stream::BoxStream};
 
 use crate::{
-    contract::options,
+    contract,
     rig::{LIMIT, Rig, booted, remove, start, until},
 };
+
+/// Room for what the guests of all other tests do on a shared host meanwhile.
+fn options() -> BackendOptions {
+    contract::options().event_capacity(1024)
+}
 
 async fn next(events: &mut BoxStream<'static, BackendEvent>, what: &str, wanted: impl Fn(&BackendEvent) -> bool) {
     let waiting = async {

@@ -161,12 +161,13 @@ async fn a_migration_goes_on_when_nobody_waits_for_it() {
     let mut arrives = Events::of(&there, &guest).await;
     let mut leaves = Events::of(&here, &guest).await;
     let domain = here.domain_by_name("alone").await.unwrap();
-    let options = MigrateOptions { bandwidth: Some(16), timeout: LIMIT, ..MigrateOptions::live(rig.other().tcp()) };
+    let options = MigrateOptions { bandwidth: Some(2), timeout: LIMIT, ..MigrateOptions::live(rig.other().tcp()) };
     let waiting = connect(&rig.host().tcp()).await;
     let given_up = async {
         tokio::select! {
-            ended = waiting.migrate_p2p(&domain, &options) => panic!("so soon: {ended:?}"),
+            biased;
             () = leaves.until("it begins", |kind| matches!(kind, EventKind::MigrationIteration { .. })) => {}
+            ended = waiting.migrate_p2p(&domain, &options) => panic!("so soon: {ended:?}"),
         }
     };
     given_up.await;

@@ -34,7 +34,7 @@ async fn a_view_sees_a_real_region_with_one_call_per_part() {
     let seen = view.snapshot();
     let calls = calls.lock().unwrap().clone();
     // A slow machine may need longer than the interval for the first round; each part is one call a round.
-    assert_eq!(calls["services"], calls["hypervisors"], "{calls:?}");
+    assert!(calls["services"].abs_diff(calls["hypervisors"]) <= 1, "in the middle of a round, or after one: {calls:?}");
     assert!(calls["services"] <= 3 && u64::from(calls["traits"]) >= HOSTS.len() as u64, "{calls:?}");
     for name in HOSTS {
         let host = HostName::from(name);

@@ -162,10 +162,11 @@ async fn no_more_requests_are_on_their_way_than_allowed_and_the_rate_holds() {
 #[tokio::test]
 async fn two_logins_side_by_side_share_the_wish_to_wait() {
     let cloud = ScriptedCloud::start().await.unwrap();
-    let options = Options { longest_wait: Duration::from_secs(2), call_timeout: Duration::from_secs(1), ..quick() };
+    let longest_wait = Duration::from_secs(120);
+    let options = Options { longest_wait, call_timeout: Duration::from_secs(30), ..quick() };
     let first = OpenStack::connect_with(&cloud.cloud(), options, None).await.unwrap();
     let second = first.beside(&cloud.cloud(), None).unwrap();
-    cloud.on("GET", AGGREGATES, [Reply::status(429).header("retry-after", "2"), nothing()]);
+    cloud.on("GET", AGGREGATES, [Reply::status(429).header("retry-after", "60"), nothing()]);
     // Its wish is longer than our call may take, and counts all the same.
     first.nova().aggregates().await.unwrap_err();
     let error = second.nova().aggregates().await.unwrap_err();

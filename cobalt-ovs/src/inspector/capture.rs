@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How long the switch may take to make the port that packets are copied to.
-const APPEARANCE: Duration = Duration::from_secs(10);
+const APPEARANCE: Duration = Duration::from_secs(30);
 /// A capture with a copy is certainly over when its time is, the port had its time to appear, and this has passed.
 const SLACK: Duration = Duration::from_secs(10);
 /// While the database is away, a mirror is tried to be removed again after this long.

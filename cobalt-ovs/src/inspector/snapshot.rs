@@ -184,7 +184,9 @@ async fn is_responsive(switch: &OvsSwitch, found: &Inventory) -> Option<bool> {
         return None;
     }
     let limit = switch.inner.options.control_timeout;
-    let options = switch.inner.options.connection.clone().call_timeout(limit).connect_timeout(limit);
+    // A probe of the connection's own could give it up before the limit, and then nobody could tell.
+    let options =
+        switch.inner.options.connection.clone().call_timeout(limit).connect_timeout(limit).probe_interval(None);
     let mut hangs = None;
     for remote in &remotes {
         // One that is not there, or not to be used from here, is the controller's to tell.

@@ -79,7 +79,9 @@ fn what_leaves_by_a_tunnel_is_captured_and_the_mirror_goes_with_the_stream() {
     // An echo request to the far guest, as it was before the tunnel wrapped it up: IP 10.0.0.11 to 10.0.0.99.
     let addresses = [10, 0, 0, 11, 10, 0, 0, 99];
     assert!(captured.windows(addresses.len()).any(|bytes| bytes == addresses), "{} bytes without it", captured.len());
-    node.vm(0).ping(&node.vm(1).address(), 3).unwrap();
+    on(node, async || {
+        until("the guests reach each other", async || node.vm(0).ping(&node.vm(1).address(), 3).is_ok()).await;
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use cobalt_core::ovs::{CaptureRequest, OvsInspector, TraceRequest, Transport, Ve
 use cobalt_rig::ovs::Node;
 use futures::StreamExt;
 
-use crate::rig::{LIMIT, own, shared, switch};
+use crate::rig::{LIMIT, own, shared, switch, until};
 
 /// An echo request from the first guest to the second.
 pub(crate) fn echo(node: &Node) -> TraceRequest {
@@ -70,6 +70,7 @@ fn a_ping_is_captured_on_the_port_of_its_guest() {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let switch = switch(&node).await;
+                until("a first answer", async || node.vm(0).ping(&node.vm(1).address(), 1).is_ok()).await;
                 let request = CaptureRequest {
                     port: node.vm(0).tap(),
                     // Bytes end it, not time.
@@ -84,16 +85,13 @@ fn a_ping_is_captured_on_the_port_of_its_guest() {
                         file.extend(piece.unwrap());
                     }
                 };
-                let pinging = tokio::task::spawn_blocking({
-                    let (guest, to) = (node.vm(0).enter(), node.vm(1).address());
-                    move || {
-                        let mut command = std::process::Command::new("nsenter");
-                        command.args(guest.split(' ')).args(["ping", "-n", "-i", "0.2", "-c", "60", &to]);
-                        command.stdout(std::process::Stdio::null()).status()
-                    }
-                });
-                tokio::time::timeout(LIMIT, reading).await.expect("the end of the capture");
-                pinging.await.unwrap().unwrap();
+                let mut ping = std::process::Command::new("nsenter");
+                ping.args(node.vm(0).enter().split(' ')).args(["ping", "-n", "-i", "0.2", &node.vm(1).address()]);
+                let mut pinging = ping.stdout(std::process::Stdio::null()).spawn().unwrap();
+                let read = tokio::time::timeout(LIMIT, reading).await;
+                pinging.kill().unwrap();
+                pinging.wait().unwrap();
+                read.expect("the end of the capture");
                 assert!(file.len() <= 2000, "{} bytes", file.len());
                 file
             })

@@ -58,6 +58,9 @@ pub(crate) fn switch_options(node: &Node) -> OvsOptions {
         .ovn_run_dir(node.directory())
         .southbound(Southbound::AsController)
         .connection(options(node))
+        // A daemon that answers late on a loaded machine does not hang.
+        .control_timeout(Duration::from_secs(15))
+        .openflow_timeout(Duration::from_secs(60))
 }
 
 /// The switch of a node, whose databases have been read.

@@ -6,14 +6,16 @@ use cobalt_core::ovs::{Binding, BondKind, Bridge, InterfaceRole, OvsInspector, O
 use cobalt_ovs::{OvsSwitch, Southbound};
 use cobalt_rig::ovs::{Daemon, Node, NodeOptions, Way, available};
 
-use crate::rig::{LIMIT, bond, controller, interface, own, seen, shared, switch, switch_options};
+use crate::rig::{LIMIT, bond, controller, interface, own, seen, shared, switch, switch_options, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_is_described_as_it_is() {
     let Some(node) = shared("a_node_is_described_as_it_is") else { return };
     let switch = switch(&node).await;
     let found = seen(&switch, "a node that is well", |found| {
-        found.controller.as_ref().is_some_and(|controller| controller.lag == Some(0))
+        // The partner's word may be late, and then a member is out for a moment.
+        let negotiated = found.bonds.iter().all(|bond| bond.active_members() == 2);
+        negotiated && found.controller.as_ref().is_some_and(|controller| controller.lag == Some(0))
     })
     .await;
     assert!(found.database_connected && !found.configuration_pending, "{found:?}");
@@ -104,7 +106,7 @@ async fn what_is_said_of_devices_and_of_the_controllers_configuration_is_told() 
 async fn counters_and_learned_addresses_are_those_of_the_switch() {
     let Some(node) = shared("counters_and_learned_addresses_are_those_of_the_switch") else { return };
     let switch = switch(&node).await;
-    node.vm(0).ping(&node.vm(1).address(), 3).unwrap();
+    until("the guests reach each other", async || node.vm(0).ping(&node.vm(1).address(), 3).is_ok()).await;
     // A daemon adds its events up some seconds after they happened.
     let counted = async {
         loop {

@@ -27,9 +27,13 @@ fn health(lease: &Lease) -> &str {
 }
 
 async fn beating(rig: &Rig, region: &Region) -> String {
+    beating_every(INTERVAL, rig, region).await
+}
+
+async fn beating_every(interval: Duration, rig: &Rig, region: &Region) -> String {
     let host = region.hosts().remove(0);
     rig.operator();
-    rig.agent_with(region, &host, rig.stop.clone(), |agent| agent.part(Heartbeat::new("default", INTERVAL)));
+    rig.agent_with(region, &host, rig.stop.clone(), |agent| agent.part(Heartbeat::new("default", interval)));
     rig.add_node(host.as_str(), json!({}), json!({})).await;
     rig.until(host.as_str(), "reported", |hv| hv.is_true("LibVirtConnection")).await;
     tokio::time::sleep(INTERVAL).await;
@@ -72,6 +76,33 @@ async fn the_loss_of_libvirt_is_in_the_lease_at_once_and_the_host_still_lives() 
     let before = lease(&rig, &host).await.spec.unwrap().renew_time;
     tokio::time::sleep(INTERVAL * 2).await;
     assert!(lease(&rig, &host).await.spec.unwrap().renew_time > before, "the host has not died with its daemon");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_could_not_be_written_does_not_wait_for_the_next_beat() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let rig = Rig::new().await;
+    let region = Region::builder().hosts(1).vms_per_host(1).seed(3).build();
+    let host = beating_every(HOUR, &rig, &region).await;
+    let name = region.hosts().remove(0);
+    let beats = || Matcher::client("agent").verb(Verb::Patch).resource("leases.coordination.k8s.io").times(1);
+    let unheard = [Effect::Latency { millis: 3_600_000 }, Effect::Status { code: 503, retry_after: None }];
+    for (times, effect) in unheard.into_iter().enumerate() {
+        rig.server.faults().add(Fault::new(beats().nth(times as u64 + 1), effect));
+    }
+    let began = tokio::time::Instant::now();
+    region.world().stop_daemon(&name).unwrap();
+    while health(&lease(&rig, &host).await) == "connected" {
+        assert!(began.elapsed() < HOUR / 10, "it waited for the next beat");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(rig.server.faults().fired().len(), 2);
+    // Once it is written there is one beat per interval again.
+    rig.server.counters().reset();
+    tokio::time::sleep(HOUR * 10).await;
+    let leases = |key: &cobalt_apiserver::CounterKey| key.client == "agent" && key.resource.starts_with("leases.");
+    let writes = rig.server.counters().sum(leases).writes;
+    assert!((9..=11).contains(&writes), "{writes} writes in 10 intervals");
 }
 
 #[tokio::test(start_paused = true)]

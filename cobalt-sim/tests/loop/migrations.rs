@@ -1,14 +1,21 @@
 use std::{sync::Arc, time::Duration};
 
+use cobalt_apiserver::{
+    Verb,
+    faults::{Effect, Fault, Matcher},
+};
 use cobalt_core::{
     agent::Migrations,
-    api::Migration,
+    api::{Migration, MigrationStatus},
     backend::{HypervisorBackend, MigrateRequest},
     ids::{HostName, InstanceId},
     runtime::shutdown::Shutdown,
 };
 use cobalt_sim::{Region, SimBackend};
-use kube::Api;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
 use serde_json::json;
 
 use super::{LONG, Rig};
@@ -70,7 +77,7 @@ impl Pair {
         Api::namespaced(self.rig.client.clone(), "default")
     }
 
-    async fn until(&self, what: &str, test: impl Fn(&cobalt_core::api::MigrationStatus) -> bool) -> Migration {
+    async fn until(&self, what: &str, test: impl Fn(&MigrationStatus) -> bool) -> Migration {
         let deadline = tokio::time::Instant::now() + LONG;
         loop {
             let seen = self.api().get_opt(&self.vm.to_string()).await.unwrap();
@@ -144,6 +151,35 @@ async fn there_and_back_is_one_object_with_the_ends_of_the_last_one() {
     pair.until("told by the other", |status| status.origin.as_deref() == Some(pair.hosts[1].as_str())).await;
     assert_eq!(pair.ended().await, (pair.name(1), Some(pair.name(0)), "completed".into()));
     assert_eq!(pair.api().list(&kube::api::ListParams::default()).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_speaks_while_the_one_before_it_is_removed_stays() {
+    let pair = Pair::new().await;
+    pair.migrate(0).await.unwrap().unwrap();
+    pair.ended().await;
+    // The origin has looked, and its removal is on the way when the new destination is heard.
+    let removal = Matcher::client("agent").verb(Verb::Patch).resource("migrations.kvm.cloud.sap").times(1);
+    pair.rig.server.faults().add(Fault::new(removal, Effect::Latency { millis: 500 }));
+    let moving = pair.migrate(1);
+    while pair.rig.server.faults().fired().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let name = pair.vm.to_string();
+    let word = json!({
+        "apiVersion": "kvm.cloud.sap/v1alpha1",
+        "kind": "Migration",
+        "metadata": {"name": name},
+        "status": {"destination": pair.name(0), "receivingSince": "2026-01-02T00:00:00Z"},
+    });
+    let destination = PatchParams::apply("cobalt-node-agent-destination").force();
+    pair.api().patch_status(&name, &destination, &Patch::Apply(word)).await.unwrap();
+
+    let leaves = |status: &MigrationStatus| status.origin == Some(pair.name(1)) && status.data_processed.is_some();
+    let seen = pair.until("on its way", leaves).await.status.unwrap();
+    assert_eq!((seen.destination, seen.ended), (Some(pair.name(0)), None));
+    moving.await.unwrap().unwrap();
+    assert_eq!(pair.ended().await, (pair.name(1), Some(pair.name(0)), "completed".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,8 +56,8 @@
 //!
 //! The first process of every host reads from a pipe that only our process holds. When we end, in whatever way, the
 //! pipe closes, that process ends, and the kernel ends everything else in its namespaces: daemons, guests, interfaces.
-//! What can be left is a directory with a note of its owner; the next rig removes it. (That of a control plane, which is
-//! larger, goes with its namespaces.)
+//! What can be left is a directory with a note of its owner; the next rig removes it. (What a control plane has in it,
+//! which is more, goes with its namespaces.)
 //!
 //! # Requirements
 //!

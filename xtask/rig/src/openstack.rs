@@ -128,9 +128,10 @@ impl ControlPlane {
         let place = Place::claim(&base)?;
         let network = Network::new(&place)?;
         let mut namespace = Namespace::new()?;
-        namespace.remove_at_end(place.directory())?;
-        let address = network.connect(&place, 1, &namespace)?;
         let layout = Layout { directory: place.directory().join("openstack") };
+        // Not the whole place, whose number would be free at once and claimed by somebody else before we let go of it.
+        namespace.remove_at_end(&layout.directory)?;
+        let address = network.connect(&place, 1, &namespace)?;
         layout.write_control(venv)?;
         let launcher = Launcher::start(&namespace, venv, &layout)?;
         phases.end("namespaces and launcher");

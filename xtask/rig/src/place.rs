@@ -16,6 +16,7 @@ const OWNER: &str = "owner";
 #[derive(Debug)]
 pub(crate) struct Place {
     number: u8,
+    base: PathBuf,
     directory: PathBuf,
 }
 
@@ -28,9 +29,7 @@ impl Place {
 
     fn claim_beside(base: &Path, addresses: &str) -> Result<Place> {
         create(base)?;
-        let lock = base.join("lock");
-        let lock = File::create(&lock).map_err(Error::io(format!("open {}", lock.display())))?;
-        lock.lock().map_err(Error::io(format!("lock {}", base.display())))?;
+        let _lock = lock(base)?;
         let own = Process::own().ok_or_else(|| Error::Failed {
             command: "read /proc/self/stat".to_owned(),
             said: "it does not show our start time".to_owned(),
@@ -43,7 +42,10 @@ impl Place {
                 if Process::parse(&note).is_some_and(|owner| owner.is_running()) {
                     continue;
                 }
-                fs::remove_dir_all(&directory).map_err(Error::io(format!("sweep {}", directory.display())))?;
+                // What still changes has daemons in their last moments; another number does as well.
+                if fs::remove_dir_all(&directory).is_err() {
+                    continue;
+                }
             }
             // Somebody else's network, or one that the kernel is still taking down.
             if addresses.contains(&format!(" {}", prefix(number))) {
@@ -51,7 +53,7 @@ impl Place {
             }
             create(&directory)?;
             write(&directory.join(OWNER), own.to_text())?;
-            return Ok(Place { number, directory });
+            return Ok(Place { number, base: base.to_owned(), directory });
         }
         Err(Error::Full { claimed: 254, base: base.display().to_string() })
     }
@@ -72,12 +74,21 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The owner's note goes last, with the directory: until then nobody else may have the number.
+        // Half of a directory looks like one without an owner: nobody may claim it, or sweep it, until all of it is gone.
+        let _lock = lock(&self.base);
         if fs::remove_dir_all(&self.directory).is_err() {
             // A daemon in its last moments may have written once more.
             let _ = fs::remove_dir_all(&self.directory);
         }
     }
+}
+
+/// Held until dropped.
+fn lock(base: &Path) -> Result<File> {
+    let path = base.join("lock");
+    let lock = File::create(&path).map_err(Error::io(format!("open {}", path.display())))?;
+    lock.lock().map_err(Error::io(format!("lock {}", base.display())))?;
+    Ok(lock)
 }
 
 fn prefix(number: u8) -> String {
@@ -98,6 +109,25 @@ mod tests {
         drop(first);
         assert!(!directory.exists());
         assert_eq!(Place::claim_beside(base.path(), "").expect("a third").number(), number);
+    }
+
+    #[test]
+    fn a_place_is_nobodys_until_all_of_it_is_gone() {
+        let base = tempfile::tempdir().expect("a directory");
+        // Many and large, so that a removal takes its time and others come meanwhile.
+        let claim = || {
+            let place = Place::claim_beside(base.path(), "").expect("a place");
+            for number in 0..30 {
+                fs::create_dir(place.directory().join(number.to_string())).expect("our own directory");
+            }
+            let note = fs::read_to_string(place.directory().join(OWNER)).expect("our own note");
+            assert_eq!(Process::parse(&note), Process::own());
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..20).for_each(|_| claim()));
+            }
+        });
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! The rig itself: a node with Open vSwitch and OVN works, breaks in the ways it offers, and leaves nothing.
 #![allow(clippy::unwrap_used)]
 
+mod traces;
+
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cobalt_rig::ovs::{Daemon, Node, NodeOptions, Orphan, Scale, Way, available};
 
+use crate::traces::Traces;
+
 fn wait(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < Duration::from_secs(120), "{what}: not within two minutes");
+        assert!(started.elapsed() < Duration::from_secs(300), "{what}: not within five minutes");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -46,12 +50,14 @@ fn a_node_has_bridges_a_negotiated_bond_a_tunnel_and_guests_that_reach_each_othe
     }
     let node = shared();
     assert_eq!(node.vsctl(["list-br"]).unwrap(), "br-ex\nbr-int\nbr-provider\n");
-    let bond = node.appctl(["lacp/show", "bond0"]).unwrap();
-    assert_eq!(bond.matches("current attached").count(), 2, "{bond}");
+    // The partner's word may be late, and then its time is up until the next one.
+    wait("both members are negotiated", || {
+        node.appctl(["lacp/show", "bond0"]).unwrap().matches("current attached").count() == 2
+    });
     let tunnel = node.vsctl(["--bare", "--columns=options", "find", "Interface", "type=geneve"]).unwrap();
     assert!(tunnel.contains("remote_ip=172.31.0.12"), "{tunnel}");
-    node.vm(0).ping(&node.vm(1).address(), 5).unwrap();
-    node.vm(1).ping("10.0.0.1", 5).unwrap();
+    wait("the guests reach each other", || node.vm(0).ping(&node.vm(1).address(), 5).is_ok());
+    wait("a guest reaches its router", || node.vm(1).ping("10.0.0.1", 5).is_ok());
     let flows = node.ofctl("dump-flows", "br-int", &[]).unwrap();
     assert!(flows.lines().count() > 100, "{flows}");
     assert_eq!(connection(&node), "connected");
@@ -182,17 +188,10 @@ fn a_node_leaves_nothing_behind() {
     }
     let node = Node::up().unwrap();
     node.freeze(Daemon::Switch).unwrap();
-    let directory = node.directory().to_owned();
-    let ours = format!("{}/", directory.parent().unwrap().display());
-    let processes = || {
-        let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-        let lines = entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
-        lines.filter(|line| line.contains(&ours)).count()
-    };
-    assert!(processes() >= 8, "three daemons of the node, two of the partner, three of OVN");
+    let traces = Traces::of(node.directory().parent().unwrap(), "cmdline");
+    assert!(traces.processes().len() >= 8, "three daemons of the node, two of the partner, three of OVN");
     drop(node);
-    assert_eq!(processes(), 0);
-    assert!(!directory.exists());
+    traces.are_gone();
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! The control plane itself: it comes up, does what a cloud does and what it is told, and leaves nothing behind.
 #![allow(clippy::unwrap_used)]
 
+mod traces;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cobalt_rig::{Account, Boot, ControlPlane, ControlService, GuestState, Turn};
 use serde_json::json;
+
+use crate::traces::Traces;
 
 /// Names that begin with each other, and one with dots, as hosts have them.
 const HOSTS: [&str; 3] = ["hv-1", "hv-10", "hv-2.zone-a.example"];
@@ -36,21 +40,10 @@ fn a_control_plane_leaves_nothing_behind() {
     for (name, time) in plane.phases() {
         eprintln!("{:5.1} s  {name}", time.as_secs_f64());
     }
-    let logs = plane.logs();
-    assert!(!processes_with(&logs).is_empty(), "nothing of it is seen, so its end would not be either");
+    let traces = Traces::of(plane.logs().parent().unwrap(), "cmdline");
+    assert!(!traces.processes().is_empty(), "nothing of it is seen, so its end would not be either");
     drop(plane);
-    assert!(!logs.exists(), "its files are left");
-    assert_eq!(processes_with(&logs), [] as [String; 0]);
-}
-
-/// The command lines on this machine that name a directory of the rig.
-fn processes_with(logs: &Path) -> Vec<String> {
-    let own = logs.parent().unwrap().to_str().unwrap();
-    let commands = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let text = std::fs::read(entry.path().join("cmdline")).ok()?;
-        Some(String::from_utf8_lossy(&text).replace('\0', " "))
-    });
-    commands.filter(|command| command.contains(own)).collect()
+    traces.are_gone();
 }
 
 #[test]

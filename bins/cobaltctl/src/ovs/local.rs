@@ -89,10 +89,17 @@ fn owner() -> String {
 }
 
 /// How long the removal of a mirror may take when a capture is over.
-const TIDYING: Duration = Duration::from_secs(5);
+const TIDYING: Duration = Duration::from_secs(30);
 
 fn options(place: &Place) -> OvsOptions {
-    OvsOptions::new().run_dir(&place.sockets.ovs_run_dir).ovn_run_dir(&place.sockets.ovn_run_dir).owner(owner())
+    OvsOptions::new()
+        .run_dir(&place.sockets.ovs_run_dir)
+        .ovn_run_dir(&place.sockets.ovn_run_dir)
+        .owner(owner())
+        // Each question has its share of the time for all of them: what hangs is told, and not waited for in vain.
+        .control_timeout(place.timeout / 15)
+        .openflow_timeout(place.timeout / 6)
+        .trace_timeout(place.timeout / 3)
 }
 
 async fn open(options: OvsOptions) -> Result<OvsSwitch, OvsError> {

@@ -30,7 +30,8 @@ impl Rig {
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let mut command = command("nsenter");
         command.args(self.node.enter().split(' ')).arg("--").arg(env!("CARGO_BIN_EXE_cobaltctl"));
-        command.arg("ovs").args(args).arg("--local");
+        // What answers late on a loaded machine does not hang.
+        command.arg("ovs").args(args).args(["--local", "--timeout", "10m"]);
         command.arg("--ovs-run-dir").arg(self.node.directory()).arg("--ovn-run-dir").arg(self.node.directory());
         Running::start(&mut command)
     }

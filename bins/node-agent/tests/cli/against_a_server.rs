@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     PROGRAM,
-    testing::{LIMIT, Running, Scratch, command, get, metrics_are},
+    testing::{LIMIT, Running, Scratch, command, get, libvirt_is_up, metrics_are},
 };
 
 /// A cluster with one Node that the operator has made a Hypervisor for.
@@ -46,6 +46,8 @@ impl Served {
         command
             .env("NODE_NAME", self.host.as_str())
             .args(["--backend", "simulated", "--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"])
+            // Its end is waited for like everything else.
+            .args(["--shutdown-grace-period", "4m"])
             .args(more);
         Running::start(&mut command)
     }
@@ -123,7 +125,7 @@ async fn the_metrics_are_as_in_the_snapshot() {
     let admin = agent.admin_address();
     served.cluster.join_all().await.unwrap();
     served.reported().await;
-    let text = get(admin, "/metrics");
-    assert!(text.contains("\nlibvirt_up 1\n") && text.ends_with("# EOF\n"), "{text}");
+    let text = libvirt_is_up(admin);
+    assert!(text.ends_with("# EOF\n"), "{text}");
     metrics_are(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"), &text, &["cobalt_agent_", "libvirt_"]);
 }

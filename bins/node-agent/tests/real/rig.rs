@@ -90,6 +90,8 @@ impl Region {
             .env("NODE_NAME", node(index))
             .args(["--libvirt-uri", uri, "--kubeconfig", &self.kubeconfig, "--admin-bind-address", "127.0.0.1:0"])
             .args(["--migration-namespace", "default", "--heartbeat-namespace", "default"])
+            // Its end is waited for like everything else.
+            .args(["--shutdown-grace-period", "4m"])
             // A machine of its own: whatever this one has of systemd is not looked at.
             .arg("--host-root")
             .arg(self.scratch.path("nothing"))

@@ -1,7 +1,7 @@
 //! A host with servers in all states is emptied, moves that take too long are stopped, and so are those of a drain that is
 //! called off.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use cobalt_core::api::{EvictedInstance, Eviction, InstanceState};
 use serde_json::json;
@@ -49,16 +49,18 @@ async fn servers_in_all_states_leave(world: &World, host: &str) {
     });
 
     world.maintain(host).await;
-    let stopped_moves = world
+    // Each is told for as long as it waits for its next try, which need not be at the same time.
+    let stopped_moves = RefCell::new(BTreeMap::new());
+    world
         .until_eviction(host, "moves that take too long are stopped", |eviction| {
-            let records = records(eviction);
-            [active, paused].iter().all(|id| {
-                let error = records.get(*id).and_then(|record| record.error.as_deref());
-                error == Some("it took longer than 15 s, and was stopped")
-            })
+            let is_stopped =
+                |record: &EvictedInstance| record.error.as_deref() == Some("it took longer than 15 s, and was stopped");
+            let seen = records(eviction).into_iter().filter(|(_, record)| is_stopped(record));
+            stopped_moves.borrow_mut().extend(seen);
+            [active, paused].iter().all(|id| stopped_moves.borrow().contains_key(*id))
         })
         .await;
-    assert!(records(&stopped_moves)[active].aborted_at.is_some());
+    assert!(stopped_moves.borrow()[active].aborted_at.is_some());
     let ended = world.cloud(|plane| plane.migrations_of(active));
     assert!(ended.iter().any(|migration| migration.status == "cancelled"), "{ended:?}");
 

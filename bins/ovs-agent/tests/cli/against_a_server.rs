@@ -56,6 +56,8 @@ impl Served {
             "127.0.0.1:0",
             "--troubleshooting-bind-address",
             "127.0.0.1:0",
+            // Its end is waited for like everything else.
+            "--shutdown-grace-period=4m",
         ];
         command.env("NODE_NAME", self.host.as_str()).args(args).args(more);
         Running::start(&mut command)

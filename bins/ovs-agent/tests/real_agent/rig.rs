@@ -176,6 +176,8 @@ fn start(node: &Node, host: &HostName, kubeconfig: &str) -> Running {
     command.env("NODE_NAME", host.as_str()).args(["--kubeconfig", kubeconfig]);
     command.args(["--admin-bind-address", "127.0.0.1:0", "--troubleshooting-bind-address", "127.0.0.1:0"]);
     command.args(["--southbound", "controller"]);
+    // Its end is waited for like everything else.
+    command.args(["--shutdown-grace-period", "4m"]);
     command.arg("--ovs-run-dir").arg(node.directory()).arg("--ovn-run-dir").arg(node.directory());
     // Everything that it waits for by default, sooner.
     command.args(["--probe-interval", "1s", "--orphan-observations", "2", "--settle-time", "1s"]);

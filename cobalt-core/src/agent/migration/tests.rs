@@ -192,6 +192,9 @@ fn only_the_destination_of_an_earlier_migration_is_cleared() {
     assert!(is_stale(&earlier("node-b", Some(1), Some(2)), "node-a"));
     // C has spoken before our first iteration.
     assert!(!is_stale(&earlier("node-c", Some(3), Some(2)), "node-a"));
+    // And in the second in which the earlier one ended, which is as fine as times are kept.
+    assert!(!is_stale(&earlier("node-c", Some(2), Some(2)), "node-a"));
+    assert!(is_stale(&earlier("node-a", Some(2), Some(2)), "node-a"));
     assert!(!is_stale(&earlier("node-c", Some(3), None), "node-a"));
     assert!(!is_stale(&MigrationStatus::default(), "node-a"));
 }

@@ -318,10 +318,13 @@ pub(super) fn forgotten(status: &MigrationStatus, still_here: bool, now: Timesta
 /// Whether a destination in an object from an earlier migration must go when a new one begins here.
 pub(super) fn is_stale(earlier: &MigrationStatus, label: &str) -> bool {
     let Some(destination) = &earlier.destination else { return false };
-    // The new destination may have spoken already: it receives before the first byte leaves.
+    // The new destination may have spoken already: it receives before the first byte leaves. Within one second, which is as
+    // fine as these times are kept, that is assumed: what it said is said again only when the instance arrives. A
+    // migration that fails within a second of its beginning may leave its destination to the next one, which says its own
+    // over it.
     let since = earlier.receiving_since.as_ref().or(earlier.arrived.as_ref());
     let spoken = match (since, &earlier.ended) {
-        (Some(since), Some(ended)) => since.0 > ended.0,
+        (Some(since), Some(ended)) => since.0 >= ended.0,
         (Some(_), None) => true,
         (None, _) => false,
     };

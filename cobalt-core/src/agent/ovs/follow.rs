@@ -86,6 +86,7 @@ pub struct OvsAgent {
     metrics: Arc<Metrics>,
     status: Status,
     recorder: Recorder,
+    grace: Duration,
     verdict: Verdict,
     demand: Demand,
     jitter: fn() -> f64,
@@ -117,6 +118,7 @@ impl OvsAgent {
             clock,
             metrics: Arc::new(Metrics::new()),
             recorder: Recorder::silent(),
+            grace: Duration::from_secs(5),
             verdict: Verdict::default(),
             demand: Demand::default(),
             jitter: any_fraction,
@@ -158,6 +160,12 @@ impl OvsAgent {
     /// Records Events here.
     pub fn recorder(mut self, recorder: Recorder) -> Self {
         self.recorder = recorder;
+        self
+    }
+
+    /// Waits at the end for so long until what is in flight is through.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 
@@ -220,7 +228,7 @@ impl OvsAgent {
         tasks.spawn("stale flows", looking.run(tasks.stopping()));
         self.follow(own, looks, &signs, &stop).await;
         // A part that died asks this agent to end, and is the reason for it.
-        tasks.stop(Instant::now() + Duration::from_secs(5)).await
+        tasks.stop(Instant::now() + self.grace).await
     }
 
     fn beats(&self, interval: Duration, own: Own<OVSNode>) -> Beats<OVSNode> {

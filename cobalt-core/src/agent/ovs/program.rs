@@ -188,6 +188,8 @@ impl Started {
             .metrics(program.metrics.clone())
             .status(program.status.clone())
             .recorder(program.recorder.clone())
+            // Half of it, so that what did not end in time is named before the time of the whole program is up.
+            .grace(args.shutdown_grace_period / 2)
             .heartbeat(args.heartbeat_interval);
         if let Some(listener) = listener {
             let demand = agent.demand();

@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::process;
 
 /// A libvirtd with a cold cache on a loaded machine.
-const START_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_secs(300);
 
 /// A machine with a libvirtd, a QEMU and a network of its own.
 #[derive(Debug)]

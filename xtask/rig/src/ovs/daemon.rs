@@ -8,7 +8,7 @@ use crate::namespace::Namespace;
 use crate::process;
 
 /// A daemon on a loaded machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A daemon that can be ended, frozen and started again.
 ///

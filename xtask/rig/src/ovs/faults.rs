@@ -10,7 +10,7 @@ use crate::ovs::node::Node;
 use crate::process;
 
 /// A port that the switch takes up, or complains about.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A daemon of a node, or of what it depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use crate::place::Place;
 use crate::process;
 
 /// What takes longest is a daemon that returns to another which has given up asking every second.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 
 const TCP_PORT: u16 = 6640;
 const SSL_PORT: u16 = 16640;
