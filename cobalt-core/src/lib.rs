@@ -44,6 +44,7 @@
 //! | `runtime` | [`runtime`]: logs, metrics, admin server, leases, apply-on-change, Events, graceful shutdown |
 //! | `operator` | [`operator`]: the hypervisor operator as a library |
 //! | `agent` | [`agent`]: the node agent as a library |
+//! | `otlp` | spans to an OpenTelemetry collector ([`runtime::telemetry`]) |
 //! | `testing` | mocks of every seam, builders, and the contract suites ([`contract`]) |
 
 pub mod api;

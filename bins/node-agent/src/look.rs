@@ -5,7 +5,12 @@ use std::{io::Write as _, time::Duration};
 use clap::ValueEnum;
 use cobalt_core::{
     agent::once as ask,
-    runtime::{args::duration, clock::Clock, shutdown::TaskError, telemetry},
+    runtime::{
+        args::{LogArgs, duration},
+        clock::Clock,
+        shutdown::TaskError,
+        telemetry,
+    },
 };
 
 use super::{Args, backend::Kind};
@@ -40,7 +45,9 @@ enum Output {
 /// Prints what an agent would publish.
 pub(crate) async fn once(args: Args) -> Result<(), TaskError> {
     let Args { look, backend, agent } = args;
-    telemetry::init(&agent.earlier.log(&agent.log))?;
+    // One look is nobody's trace.
+    let log = LogArgs { otlp_endpoint: None, ..agent.earlier.log(&agent.log) };
+    drop(telemetry::init(&log, "cobalt-node-agent")?);
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let node = agent.node(machine.trim());
     let (opened, uri) = match backend.kind() {

@@ -5,7 +5,12 @@ use std::{io::Write as _, time::Duration};
 use clap::ValueEnum;
 use cobalt_core::{
     agent::ovs::once as ask,
-    runtime::{args::duration, clock::Clock, shutdown::TaskError, telemetry},
+    runtime::{
+        args::{LogArgs, duration},
+        clock::Clock,
+        shutdown::TaskError,
+        telemetry,
+    },
 };
 
 use super::{Args, table};
@@ -40,7 +45,8 @@ enum Output {
 /// Prints what an agent would publish.
 pub(crate) async fn once(args: Args) -> Result<(), TaskError> {
     let Args { look, inspector, agent } = args;
-    telemetry::init(&agent.log)?;
+    // One look is nobody's trace.
+    drop(telemetry::init(&LogArgs { otlp_endpoint: None, ..agent.log.clone() }, "cobalt-ovs-agent")?);
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let node = agent.node(machine.trim());
     let switch = inspector.open(&node).await?;

@@ -23,7 +23,10 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
+use clap::{
+    ArgAction, Args, ValueEnum,
+    builder::{BoolishValueParser, NonEmptyStringValueParser},
+};
 use tokio::net::TcpListener;
 
 use super::admin::{self, AdminError};
@@ -49,11 +52,16 @@ pub struct LogArgs {
     /// What to log: a level, or tracing directives such as `info,cobalt_core=debug`
     #[arg(long, default_value = "info", env = "RUST_LOG", value_name = "FILTER")]
     pub log_level: String,
+
+    /// Send spans of passes, actions and calls to the OpenTelemetry collector at this address, by OTLP over HTTP (where
+    /// the program was built with the feature `otlp`)
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Default for LogArgs {
     fn default() -> Self {
-        Self { log_format: LogFormat::default(), log_level: "info".into() }
+        Self { log_format: LogFormat::default(), log_level: "info".into(), otlp_endpoint: None }
     }
 }
 

@@ -45,7 +45,7 @@ impl EarlierArgs {
     pub fn log(&self, args: &LogArgs) -> LogArgs {
         let mut log = args.clone();
         if self.zap_devel == Some(true) {
-            log = LogArgs { log_format: LogFormat::Human, log_level: "debug".into() };
+            (log.log_format, log.log_level) = (LogFormat::Human, "debug".into());
         }
         match self.zap_encoder.as_deref() {
             Some("json") => log.log_format = LogFormat::Json,

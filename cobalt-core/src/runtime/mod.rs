@@ -6,7 +6,7 @@
 //! | Module | What it gives |
 //! |---|---|
 //! | [`args`], [`earlier`] | command-line arguments as structs, flattened into each program's own |
-//! | [`telemetry`], [`metrics`] | logs and Prometheus metrics |
+//! | [`telemetry`], [`metrics`] | logs, spans and Prometheus metrics |
 //! | [`admin`], [`state`] | `/healthz`, `/readyz`, `/metrics`, `/debug/state` |
 //! | [`client`] | a `kube::Client` with timeouts, metrics and readable errors |
 //! | [`lease`] | leader election that never has two leaders |

@@ -14,7 +14,7 @@ use super::{
     metrics::Metrics,
     shutdown::{Chain, Lifecycle, Phase, Shutdown, StopError, TaskError},
     state::Status,
-    telemetry::{self, TelemetryError},
+    telemetry::{self, Telemetry, TelemetryError},
 };
 
 /// A started program: it logs, serves its admin pages, has a client and somebody who sends its Events, and ends on
@@ -36,6 +36,7 @@ pub struct Program {
     pub recorder: Recorder,
     /// The tasks, and the order in which they end.
     pub life: Lifecycle,
+    telemetry: Telemetry,
 }
 
 impl std::fmt::Debug for Program {
@@ -53,7 +54,7 @@ impl Program {
         admin: &AdminArgs,
         kube: &KubeArgs,
     ) -> Result<Self, ProgramError> {
-        telemetry::init(log)?;
+        let telemetry = telemetry::init(log, name)?;
         let listeners = admin.listen().await?;
         let metrics = Arc::new(Metrics::new());
         let clock = Clock::system();
@@ -79,14 +80,16 @@ impl Program {
             events::recorder(connection.client.clone(), name, &host, clock.clone(), metrics.clone());
         life.phase(Phase::Events).spawn("events", publisher.run(life.phase(Phase::Events).stopping()));
         let (client, namespace) = (connection.client, connection.namespace);
-        Ok(Self { client, namespace, host, clock, metrics, status, recorder, life })
+        Ok(Self { client, namespace, host, clock, metrics, status, recorder, life, telemetry })
     }
 
     /// Runs until a signal (or a failed task), then ends everything in order.
     pub async fn until_stopped(self, grace: Duration) -> Result<(), ProgramError> {
         // Whoever publishes must be gone before the publisher can have sent the last Event.
         drop(self.recorder);
-        self.life.run_until_stopped(grace).await?;
+        let ended = self.life.run_until_stopped(grace).await;
+        self.telemetry.close().await;
+        ended?;
         tracing::info!("ended");
         Ok(())
     }

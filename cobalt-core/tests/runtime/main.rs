@@ -12,4 +12,6 @@ mod lease;
 mod queue;
 mod shutdown;
 mod telemetry;
+#[cfg(feature = "otlp")]
+mod traces;
 mod watch;

@@ -51,7 +51,7 @@ fn logged(args: &LogArgs) -> String {
 
 #[test]
 fn json_lines_carry_the_fields() {
-    let text = logged(&LogArgs { log_format: LogFormat::Json, log_level: "info".into() });
+    let text = logged(&LogArgs { log_format: LogFormat::Json, log_level: "info".into(), otlp_endpoint: None });
     let line: serde_json::Value = serde_json::from_str(text.trim()).unwrap();
     assert_eq!(
         (&line["level"], &line["message"], &line["node"]),
@@ -61,14 +61,14 @@ fn json_lines_carry_the_fields() {
 
 #[test]
 fn human_lines_are_readable() {
-    let text = logged(&LogArgs { log_format: LogFormat::Human, log_level: "info".into() });
+    let text = logged(&LogArgs { log_format: LogFormat::Human, log_level: "info".into(), otlp_endpoint: None });
     assert!(text.contains("INFO") && text.contains("created") && text.contains("node-1"), "{text}");
     assert_eq!(text.lines().count(), 1);
 }
 
 #[test]
 fn a_bad_filter_is_named() {
-    let args = LogArgs { log_format: LogFormat::Json, log_level: "cobalt=loud".into() };
+    let args = LogArgs { log_format: LogFormat::Json, log_level: "cobalt=loud".into(), otlp_endpoint: None };
     let error = telemetry::subscriber(&args, std::io::sink).err().unwrap();
     assert_eq!(error.to_string(), "parse log filter \"cobalt=loud\" (--log-level or RUST_LOG)");
 }
@@ -76,7 +76,7 @@ fn a_bad_filter_is_named() {
 #[tokio::test]
 async fn what_a_pass_logs_names_the_queue_and_its_key() {
     let lines = Lines::default();
-    let args = LogArgs { log_format: LogFormat::Json, log_level: "info".into() };
+    let args = LogArgs { log_format: LogFormat::Json, log_level: "info".into(), otlp_endpoint: None };
     let _guard = tracing::subscriber::set_default(telemetry::subscriber(&args, lines.clone()).unwrap());
     let queue = Queue::new("hypervisors", Arc::new(Metrics::new()));
     queue.add("node-1".to_owned());

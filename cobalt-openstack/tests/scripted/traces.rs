@@ -46,7 +46,7 @@ impl Log {
 #[tokio::test]
 async fn the_request_id_of_a_success_is_in_the_log() {
     let log = Log::default();
-    let args = LogArgs { log_level: "debug".into(), log_format: LogFormat::Json };
+    let args = LogArgs { log_level: "debug".into(), log_format: LogFormat::Json, otlp_endpoint: None };
     let writer = log.clone();
     let _guard = tracing::subscriber::set_default(telemetry::subscriber(&args, move || writer.clone()).unwrap());
     let (cloud, nova, _) = connected(quick()).await;

@@ -71,7 +71,7 @@ pub struct Args {
 /// Runs the demo on the terminal it was started from.
 pub fn main(args: Args) -> Result<(), DemoError> {
     if args.verbose {
-        telemetry::init(&LogArgs { log_format: LogFormat::Human, log_level: "info".into() })?;
+        drop(telemetry::init(&LogArgs { log_format: LogFormat::Human, ..LogArgs::default() }, "cobaltctl")?);
     }
     let no_colour = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     // Logs between the lines would tear the table apart.
