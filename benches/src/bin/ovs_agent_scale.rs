@@ -172,10 +172,10 @@ fn build() -> anyhow::Result<PathBuf> {
     let release = std::env::current_exe()?.parent().context("a target directory")?.to_owned();
     let target = release.parent().context("a target directory")?;
     let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    command.args(["build", "--quiet", "--profile", "agent", "--package", AGENT, "--target-dir"]).arg(target);
+    command.args(["build", "--quiet", "--profile", "lean", "--package", AGENT, "--target-dir"]).arg(target);
     let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).stdout(Stdio::null()).status()?;
     ensure!(built.success(), "the agent does not build");
-    Ok(target.join("agent").join(AGENT))
+    Ok(target.join("lean").join(AGENT))
 }
 
 /// How many ports the bridge has in the OVSNode, as it changes.

@@ -10,6 +10,11 @@ use cobalt_core::{
     runtime::{program::finish, shutdown::TaskError},
 };
 
+/// A thousand hosts are many small pieces of memory that come and go, of which the system's allocator gives back little.
+/// How much this one keeps is said in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Creates a Hypervisor for every hypervisor Node, brings the hosts into OpenStack, keeps them in step, drains them, and
 /// takes them out again.
 ///

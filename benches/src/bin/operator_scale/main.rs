@@ -73,10 +73,10 @@ fn build() -> anyhow::Result<PathBuf> {
     let release = std::env::current_exe()?.parent().context("a target directory")?.to_owned();
     let target = release.parent().context("a target directory")?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    command.args(["build", "--quiet", "--release", "--package", OPERATOR, "--target-dir"]).arg(target);
+    command.args(["build", "--quiet", "--profile", "lean", "--package", OPERATOR, "--target-dir"]).arg(target);
     let built = command.current_dir(env!("CARGO_MANIFEST_DIR")).stdout(Stdio::null()).status()?;
     ensure!(built.success(), "the operator does not build");
-    Ok(target.join("release").join(OPERATOR))
+    Ok(target.join("lean").join(OPERATOR))
 }
 
 async fn measure(args: &Args, program: &Path) -> anyhow::Result<()> {
