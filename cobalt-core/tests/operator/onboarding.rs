@@ -18,11 +18,12 @@ use cobalt_core::{
         view::{RegionView, Snapshot as Region, ViewOptions},
     },
     operator::{
-        AgentSeen, Cloud, CloudSeen, Ha, HaOwner, Handover, Onboarding, OnboardingSettings, Outcome, Plan, Progress,
-        SmokeTest, SmokeTestSettings, Snapshot, Stage, SwitchSeen, onboarding::Checks,
+        AbsentNode, AgentSeen, Cloud, CloudSeen, Ha, HaOwner, Handover, Onboarding, OnboardingSettings, Outcome, Plan,
+        Progress, SmokeTest, SmokeTestSettings, Snapshot, Stage, SwitchSeen, onboarding::Checks,
     },
     runtime::fields::FieldSet,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -238,11 +239,41 @@ fn a_service_and_a_hypervisor_of_two_lives_are_no_identity() {
 fn a_host_that_is_leaving_or_not_managed_is_left_alone() {
     let plan = decide(&onboarding(), &snapshot(hypervisor("hv-1").unmanaged()));
     assert!(plan.condition(types::ONBOARDING).is_none() && plan.actions().is_empty());
-    let leaving = |metadata: &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
-        metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(MADE_AT));
+    let untouched = |seen: &Snapshot| {
+        let plan = decide(&onboarding(), seen);
+        assert!(plan.decided().next().is_none() && plan.actions().is_empty(), "{:?}", words(&plan));
     };
-    let plan = decide(&onboarding(), &snapshot(at(reasons::INITIAL).metadata(leaving)));
-    assert!(plan.decided().next().is_none() && plan.actions().is_empty());
+    untouched(&snapshot(at(reasons::INITIAL).metadata(|metadata| metadata.deletion_timestamp = Some(Time(MADE_AT)))));
+    let mut made_anew = snapshot(held(at(reasons::TESTING)));
+    made_anew.absent_node = AbsentNode::Unlabelled { terminating: false };
+    untouched(&made_anew);
+    untouched(&snapshot(held(recorded(hypervisor("hv-1")).onboarded())));
+}
+
+/// Deleted, and kept by our finalizer.
+fn held(host: HypervisorBuilder) -> HypervisorBuilder {
+    host.metadata(|metadata| {
+        metadata.deletion_timestamp = Some(Time(MADE_AT));
+        metadata.finalizers = Some(vec![labels::FINALIZER.into()]);
+    })
+}
+
+#[test]
+fn a_host_that_leaves_with_its_hypervisor_is_aborted_until_its_test_servers_are_gone() {
+    let terminating = |host: HypervisorBuilder| host.in_maintenance(Maintenance::Termination);
+    for step in [reasons::INITIAL, reasons::TESTING, reasons::HANDOVER, reasons::ABORTED] {
+        for (host, why) in [
+            (held(at(step)), "Aborted due to deletion"),
+            (held(terminating(at(step))), "Aborted due to MaintenanceTermination"),
+        ] {
+            let seen = || snapshot(host.clone());
+            assert_eq!(words(&decide(&onboarding(), &seen())), ["delete the test servers of hv-1"], "{step}");
+            let plan = after(&onboarding(), seen(), Outcome::Underway("Waiting for Nova".into()));
+            check(&plan, True, reasons::ABORTED, "Waiting for Nova");
+            assert!(plan.requeue().is_some());
+            check(&after(&onboarding(), seen(), Outcome::Done), False, reasons::ABORTED, why);
+        }
+    }
 }
 
 #[test]
@@ -702,6 +733,29 @@ async fn a_login_that_does_not_work_keeps_no_empty_host_from_leaving() {
         let plan = decide(&Onboarding::new(cloud, settings), &host);
         let answer = plan.actions().values().next().unwrap().run().await;
         assert!(matches!(answer, Ok(Progress::Done)), "{answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_host_never_heard_of_is_deleted_by_telling_nova_again() {
+    for (state, told) in [(ServiceState::Up, 0), (ServiceState::Down, 1)] {
+        let deleting = Server { task: Some(TaskState::Deleting), ..own_server(ServerStatus::Active, 1) };
+        let mut test_project = MockNovaClient::new();
+        test_project.expect_servers_named().returning(move |_| Ok(vec![deleting.clone()]));
+        test_project.expect_delete_server().times(told).returning(|_| Ok(()));
+        let mut nova = MockNovaClient::new();
+        nova.expect_services().returning(move || Ok(vec![ComputeService { state, ..service("hv-1", "s") }]));
+        nova.expect_hypervisors().returning(|| Ok(Vec::new()));
+        nova.expect_aggregates().returning(|| Ok(Vec::new()));
+        let cloud = Cloud::new(Arc::new(nova), Arc::new(MockPlacementClient::new()), ViewOptions::default());
+        let looking = tokio::spawn(cloud.view.clone().run());
+        cloud.view.subscribe().wait_for(|seen| seen.is_complete()).await.unwrap();
+        looking.abort();
+        let settings = OnboardingSettings::default().tested_by(Some(smoke_test(test_project)));
+        let host = std::thread::spawn(|| snapshot(held(at(reasons::TESTING)))).join().unwrap();
+        let plan = decide(&Onboarding::new(cloud, settings), &host);
+        let answer = plan.actions().values().next().unwrap().run().await.unwrap();
+        assert_eq!(answer, Progress::Underway("Waiting for Nova to delete test servers".into()));
     }
 }
 

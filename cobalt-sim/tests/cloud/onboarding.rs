@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 use super::{Rig, message, reason};
 
 /// A rig whose hosts are new: unknown to Nova, without Nodes; and the project of the smoke test.
-struct NewHosts {
-    rig: Rig,
+pub(crate) struct NewHosts {
+    pub(crate) rig: Rig,
     /// Nova as the smoke test sees it, with faults of its own.
-    test: SimNova,
+    pub(crate) test: SimNova,
 }
 
 fn region() -> RegionBuilder {
@@ -44,13 +44,13 @@ impl NewHosts {
     }
 
     /// The same with the aggregate that keeps others away from new hosts.
-    async fn furnished(region: RegionBuilder) -> Self {
+    pub(crate) async fn furnished(region: RegionBuilder) -> Self {
         let hosts = Self::new(region).await;
         hosts.rig.region.add_aggregate(labels::TEST_AGGREGATE, None);
         hosts
     }
 
-    fn settings(&self, change: impl FnOnce(&mut SmokeTestSettings)) -> Settings {
+    pub(crate) fn settings(&self, change: impl FnOnce(&mut SmokeTestSettings)) -> Settings {
         let mut smoke = SmokeTestSettings::default();
         change(&mut smoke);
         let bed = Arc::new(self.rig.region.test_bed());
@@ -60,7 +60,7 @@ impl NewHosts {
         settings
     }
 
-    fn operator(&self, settings: Settings) {
+    pub(crate) fn operator(&self, settings: Settings) {
         self.operator_until(settings, self.rig.stop.clone());
     }
 
@@ -69,13 +69,13 @@ impl NewHosts {
     }
 
     /// The machine gets a Node, and its compute agent reports to Nova.
-    async fn arrive(&self, host: &HostName, lifecycle: &str) {
+    pub(crate) async fn arrive(&self, host: &HostName, lifecycle: &str) {
         self.rig.cluster.join(host).await.unwrap();
         self.rig.cluster.label(host, labels::LIFECYCLE, Some(lifecycle)).await.unwrap();
         self.rig.region.world().start_compute(host).unwrap();
     }
 
-    async fn until_step(&self, host: &HostName, step: &str) -> Hypervisor {
+    pub(crate) async fn until_step(&self, host: &HostName, step: &str) -> Hypervisor {
         self.rig.until(host, step, |seen| reason(seen, types::ONBOARDING) == Some(step)).await
     }
 
@@ -85,7 +85,7 @@ impl NewHosts {
             .await
     }
 
-    fn host(&self) -> HostName {
+    pub(crate) fn host(&self) -> HostName {
         self.rig.region.hosts()[0].clone()
     }
 

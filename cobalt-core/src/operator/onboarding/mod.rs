@@ -1,7 +1,7 @@
 //! Stages `onboarding` and `handover`: the way of a host into Nova.
 //!
 //! ```text
-//!   (no condition)                        lifecycle disabled, or maintenance=termination: from every step but the last
+//!   (no condition)        lifecycle disabled, maintenance=termination, or deleted with its Node: from every step but the last
 //!        │ registered in Nova                        │ test servers deleted
 //!        ▼                                           ▼
 //!     Initial ◀──── wanted again, and empty ───── Aborted
@@ -24,7 +24,8 @@
 //!   the end of a maintenance. Waiting is no error; the condition says what is waited for.
 //! - **Testing** repeats the [smoke test](SmokeTest) until it passes. What failed last stands in the condition.
 //! - **Handover** ends in the stage of that name, which runs after those it waits for.
-//! - **Aborted** is not the end: the next wish for the host begins anew, once no servers of others are on it. With
+//! - **Aborted** of a host that leaves with its Hypervisor waits until its test servers are gone, so that it can be taken out
+//!   of Nova. Else it is not the end: the next wish for the host begins anew, once no servers of others are on it. With
 //!   `skipTests` a host with such servers is in service as it is.
 //! - **Succeeded** stays: a host in service is not tested again because somebody stops managing it for a while. Only a
 //!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in.
@@ -54,6 +55,7 @@ use smoke_test::Asked;
 use super::{
     Cloud, Outcome, Plan, Snapshot, Stage,
     acting::{self, SLOWLY},
+    offboarding,
 };
 use crate::api::{
     Condition, ConditionStatus, Maintenance,
@@ -67,6 +69,7 @@ const WAITING: &str = "Waiting for other controllers to take over";
 const COMPLETED: &str = "Onboarding completed";
 const UNMANAGED: &str = "Aborted due to LifecycleEnabled being false";
 const TERMINATION: &str = "Aborted due to MaintenanceTermination";
+const DELETION: &str = "Aborted due to deletion";
 
 /// How soon to try again what failed, where nothing else wakes us.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -93,10 +96,17 @@ impl Stage for Onboarding {
     }
 
     fn decide(&self, seen: &Snapshot, plan: &mut Plan) {
-        if seen.is_leaving() || seen.hypervisor.is_none() && !plan.create {
+        if seen.hypervisor.is_none() && !plan.create {
             return;
         }
         let step = Step::of(plan.condition(ONBOARDING));
+        if seen.is_leaving() {
+            // One that is let go at once is made anew, and the next one deletes what this one leaves.
+            if seen.is_held() && !offboarding::is_made_anew(seen) {
+                self.abort(seen, plan, step, unwanted(plan).unwrap_or(DELETION));
+            }
+            return;
+        }
         if let Some(why) = unwanted(plan) {
             self.abort(seen, plan, step, why);
             return;
@@ -270,7 +280,7 @@ impl Onboarding {
             plan.set(over(reasons::ABORTED, why));
             return;
         };
-        let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
+        let clean_up = test.clean_up(&self.cloud, &host, seen.is_leaving(), seen.now);
         match seen.outcomes.get(&clean_up.identity()) {
             Some(Outcome::Done) => {
                 plan.set(over(reasons::ABORTED, why));

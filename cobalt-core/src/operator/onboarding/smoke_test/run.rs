@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Asked, SmokeTest, overdue};
 use crate::{
     Result,
-    nova::{NovaClient, Server, ServerStatus, TaskState, guest_hostname},
+    nova::{NovaClient, Server, ServerStatus, ServiceState, TaskState, guest_hostname},
     operator::{Action, Cloud, Progress, acting, onboarding::RUNNING},
     runtime::{lock, shutdown::Chain},
 };
@@ -170,15 +170,22 @@ impl CleanUp {
         format!("onboarding/{what} test servers of {}", self.host.name)
     }
 
+    /// Whether Nova has given the host's compute agent up.
+    fn is_dead(&self) -> bool {
+        let region = self.cloud.view.snapshot();
+        region.service_on(&self.host.host).is_some_and(|service| service.state == ServiceState::Down)
+    }
+
     async fn in_project(&self) -> Result<Progress> {
         self.delete_all(self.test.nova.as_ref(), &self.test.servers_of(&self.host).await?).await
     }
 
     /// Deletes these, with a login that may do so.
     async fn delete_all(&self, login: &dyn NovaClient, servers: &[Server]) -> Result<Progress> {
-        let (deleting, left): (Vec<_>, Vec<_>) =
-            servers.iter().partition(|server| server.task == Some(TaskState::Deleting));
-        for server in left {
+        let is_deleting = |server: &&Server| server.task == Some(TaskState::Deleting);
+        // A host that died before it heard of a deletion never does it. Nova does once it knows, and is told again.
+        let again = self.is_dead();
+        for server in servers.iter().filter(|server| again || !is_deleting(server)) {
             match login.delete_server(&server.id).await {
                 Err(error) if error.is_not_found() => {}
                 answer => answer?,
@@ -187,8 +194,9 @@ impl CleanUp {
         if servers.is_empty() || !self.gone {
             return Ok(Progress::Done);
         }
-        let late = |server: &&Server| Some(still_deleting(server, self.test.overstays(server, self.now)?));
-        Ok(Progress::Underway(deleting.iter().find_map(late).unwrap_or_else(|| DELETING.to_owned())))
+        let late = |server| Some(still_deleting(server, self.test.overstays(server, self.now)?));
+        let late = servers.iter().filter(is_deleting).find_map(late);
+        Ok(Progress::Underway(late.unwrap_or_else(|| DELETING.to_owned())))
     }
 }
 
