@@ -446,7 +446,41 @@ fn uuids_that_are_missing_are_filled_in_and_make_no_new_host() {
         (status.hypervisor_id, status.service_id) = (Some("h of an earlier life".into()), None);
     };
     let host = recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, False, reasons::SUCCEEDED);
-    check(&decide(&onboarding(), &snapshot(host.status(other))), True, reasons::INITIAL, INITIAL);
+    let plan = after(&onboarding(), snapshot(host.status(other)), Outcome::Done);
+    check(&plan, True, reasons::INITIAL, INITIAL);
+}
+
+#[test]
+fn a_host_with_servers_that_nova_knows_by_other_uuids_is_the_host_it_was() {
+    let succeeded = recorded(hypervisor("hv-1")).onboarded();
+    for (host, step, message) in
+        [(succeeded, reasons::SUCCEEDED, "Onboarding completed"), (at(reasons::HANDOVER), reasons::HANDOVER, WAITING)]
+    {
+        let stale = host.status(|status| {
+            (status.hypervisor_id, status.service_id) = (Some("earlier".into()), Some("earlier".into()));
+        });
+        let seen = || snapshot(stale.clone());
+        let ids = |plan: &Plan| (plan.status.hypervisor_id.clone(), plan.status.service_id.clone());
+        let new = (Some("h".to_owned()), Some("s".to_owned()));
+        let plan = decide(&onboarding(), &seen());
+        assert_eq!(words(&plan), ["look for servers on hv-1 before it is tested"]);
+        assert!(plan.decided().next().is_none() && ids(&plan) == (None, None), "{step}: not known is not empty");
+        let plan = after(&onboarding(), seen(), failed("list servers: unavailable"));
+        assert!(plan.decided().next().is_none() && ids(&plan) == (None, None), "{step}: nor is no answer");
+        assert!(plan.requeue().is_some());
+        let plan = after(&onboarding(), seen(), Outcome::Underway("servers are on the host".into()));
+        let status = if step == reasons::SUCCEEDED { False } else { True };
+        check(&plan, status, step, message);
+        assert_eq!(ids(&plan), new, "{step}");
+        let plan = after(&onboarding(), seen(), Outcome::Done);
+        check(&plan, True, reasons::INITIAL, INITIAL);
+        assert_eq!(ids(&plan), new, "{step}: the new UUIDs and Initial are one plan");
+    }
+    // One that counts as aborted is guarded by the view, which must know it first.
+    let aborted = at(reasons::ABORTED).status(|status| status.hypervisor_id = Some("earlier".into()));
+    let plan = decide(&onboarding(), &snapshot(aborted));
+    assert!(plan.decided().next().is_none() && plan.actions().is_empty());
+    assert_eq!(plan.status.hypervisor_id.as_deref(), Some("h"));
 }
 
 #[test]
@@ -474,6 +508,8 @@ fn a_host_that_vanished_from_nova_is_waited_for_and_a_new_one_of_its_name_starts
 
         seen.cloud = region(&[("hv-1", "h", "s2")], Vec::new());
         let plan = decide(&onboarding(), &seen);
+        // Those that others may use are looked at first.
+        let plan = if plan.actions().is_empty() { plan } else { after(&onboarding(), seen, Outcome::Done) };
         check(&plan, True, reasons::INITIAL, INITIAL);
         assert_eq!(plan.status.service_id.as_deref(), Some("s2"), "the new UUIDs and Initial are one plan");
     }

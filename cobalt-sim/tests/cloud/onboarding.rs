@@ -485,6 +485,41 @@ async fn a_compute_that_registers_anew_is_a_new_host() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_in_service_whose_recorded_uuids_are_out_of_date_stays_in_service_under_its_servers() {
+    let hosts = NewHosts::furnished(region()).await;
+    let (host, first) = (hosts.host(), Shutdown::new());
+    hosts.operator_until(hosts.settings(|_| {}), first.clone());
+    hosts.arrive(&host, "true").await;
+    hosts.until_step(&host, reasons::SUCCEEDED).await;
+    hosts.rig.patch(&host, json!({"aggregates": ["zone-a"]})).await;
+    hosts.rig.wait("in its zone", async || hosts.rig.aggregates_of(&host).await == ["zone-a"]).await;
+    let vm = hosts.rig.region.boot(&host, "2").unwrap();
+    first.trigger();
+    wait(Duration::from_secs(1)).await;
+    // As an earlier operator left it, which never looked at them again.
+    let [hypervisor, service] = ["6f2c58a6-0000-4000-8000-00000000000a", "6f2c58a6-0000-4000-8000-00000000000b"];
+    let stale = Patch::Merge(json!({"status": {"hypervisorId": hypervisor, "serviceId": service}}));
+    let params = PatchParams { field_manager: Some("onboarding".into()), ..PatchParams::default() };
+    hosts.rig.hypervisors().patch_status(host.as_str(), &params, &stale).await.unwrap();
+    let changes = || ["remove_from_aggregate", "add_to_aggregate"].map(|call| hosts.rig.nova.faults().calls(call));
+    let before = changes();
+
+    hosts.operator(hosts.settings(|_| {}));
+    let known = hosts.rig.nova.hypervisor_named(host.as_str()).await.unwrap();
+    let right = (Some(known.id.to_string()), Some(known.service.to_string()));
+    let ids = |seen: &Hypervisor| seen.status.as_ref().map(|it| (it.hypervisor_id.clone(), it.service_id.clone()));
+    hosts.rig.until(&host, "known by its UUIDs", |seen| ids(seen).as_ref() == Some(&right)).await;
+    wait(Duration::from_secs(600)).await;
+    let seen = hosts.rig.hypervisor(&host).await;
+    assert_eq!(reason(&seen, types::ONBOARDING), Some(reasons::SUCCEEDED));
+    assert_eq!(ids(&seen), Some(right));
+    assert!(seen.is_true(types::READY) && hosts.rig.service(&host).await.enabled);
+    assert_eq!(hosts.rig.aggregates_of(&host).await, ["zone-a"]);
+    assert_eq!((changes(), hosts.created()), (before, 1), "it left no aggregate, and was not tested again");
+    assert!(hosts.rig.nova.server(&vm).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_external_owner_of_ha_is_waited_for_and_never_written_over() {
     let hosts = NewHosts::furnished(region()).await;
     let host = hosts.host();

@@ -6,7 +6,7 @@
 //!        ▼                                           ▼
 //!     Initial ◀──── wanted again, and empty ───── Aborted
 //!      │   │ ▲
-//!      │   │ └───── known to Nova by new UUIDs ── every step
+//!      │   │ └───── known to Nova by new UUIDs ── every step; Handover and Succeeded if no servers are on it
 //!      │   │ in its test aggregates, checks fulfilled, enabled
 //!      │   ▼
 //!      │ Testing ── a failure is said, and the test repeated
@@ -28,7 +28,8 @@
 //!   of Nova. Else it is not the end: the next wish for the host begins anew, once no servers of others are on it. With
 //!   `skipTests` a host with such servers is in service as it is.
 //! - **Succeeded** stays: a host in service is not tested again because somebody stops managing it for a while. Only a
-//!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in.
+//!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in. One that has servers of
+//!   others all the same is no new host: earlier programs never looked at what they had recorded again, so that is mended.
 //!
 //! All memory of a test is in Nova, so that an operator that was killed goes on where it was.
 
@@ -111,8 +112,9 @@ impl Stage for Onboarding {
             self.abort(seen, plan, step, why);
             return;
         }
-        let identity = Identity::of(seen);
-        if let Identity::Incomplete { hypervisor, service } | Identity::Registered { hypervisor, service } = &identity
+        let Some(identity) = self.identify(step, seen, plan) else { return };
+        if let Identity::Incomplete { hypervisor, service } | Identity::Registered { hypervisor, service, .. } =
+            &identity
             && step != Step::Foreign
         {
             plan.status.hypervisor_id = Some(hypervisor.to_string());
@@ -120,7 +122,11 @@ impl Stage for Onboarding {
         }
         match (step, &identity) {
             // Where nothing is known about Nova, what is written stays; for whom nova-compute is waited, Ready says.
-            (_, Identity::NotSeen) | (Step::Foreign, _) | (Step::None | Step::Aborted, Identity::Unregistered) => {}
+            // The servers of an aborted one are read once it is known by its new UUIDs.
+            (_, Identity::NotSeen)
+            | (Step::Foreign, _)
+            | (Step::None | Step::Aborted, Identity::Unregistered)
+            | (Step::Aborted, Identity::Registered { .. }) => {}
             (Step::None, Identity::Known | Identity::Incomplete { .. }) | (_, Identity::Registered { .. }) => {
                 plan.set(underway(reasons::INITIAL, INITIAL));
             }
@@ -140,6 +146,26 @@ impl Stage for Onboarding {
 }
 
 impl Onboarding {
+    /// Which host of Nova's this is. One that is let to others and has their servers is the host it was, by whatever UUIDs:
+    /// a test would take it out of its aggregates under them. `None` until that is known.
+    fn identify(&self, step: Step, seen: &Snapshot, plan: &mut Plan) -> Option<Identity> {
+        let (host, hypervisor, service) = match Identity::of(seen) {
+            Identity::Registered { host, hypervisor, service } if matches!(step, Step::Handover | Step::Succeeded) => {
+                (host, hypervisor, service)
+            }
+            identity => return Some(identity),
+        };
+        let look = LookForOthers::new(&self.cloud, host.clone(), seen, self.settings.smoke_test.as_ref());
+        match acting::want(seen, plan, Arc::new(look))? {
+            Outcome::Done => Some(Identity::Registered { host, hypervisor, service }),
+            Outcome::Underway(_) => Some(Identity::Incomplete { hypervisor, service }),
+            Outcome::Failed { .. } => {
+                plan.again_after(AGAIN);
+                None
+            }
+        }
+    }
+
     /// A host whose onboarding was aborted is wanted again. It may have been in service all the time: earlier programs took
     /// `Succeeded` back. A test would take it out of its aggregates under the servers on it, so it waits for them to leave.
     fn anew(&self, seen: &Snapshot, plan: &mut Plan) {
@@ -154,7 +180,7 @@ impl Onboarding {
             plan.set(over(reasons::SUCCEEDED, COMPLETED));
             return;
         }
-        let look = LookForOthers::new(&self.cloud, seen, self.settings.smoke_test.as_ref());
+        let look = LookForOthers::new(&self.cloud, seen.host(), seen, self.settings.smoke_test.as_ref());
         match acting::want(seen, plan, Arc::new(look)) {
             Some(Outcome::Done) => plan.set(underway(reasons::INITIAL, INITIAL)),
             Some(Outcome::Underway(others)) => {
