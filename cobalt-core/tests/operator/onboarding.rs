@@ -389,11 +389,13 @@ fn an_abort_deletes_test_servers_first_and_tries_until_it_can() {
             check(&plan, True, reasons::ABORTED, what);
             assert!(plan.requeue().is_some());
             check(&after(&onboarding(), seen(), Outcome::Done), False, reasons::ABORTED, why);
-            // Where nothing was tested nothing is to be deleted, and no login is needed.
+            // Tests may be skipped since one has begun.
             let skipped = snapshot(end(at(step).spec(|spec| spec.skip_tests = Some(true))));
-            let plan = decide(&onboarding(), &skipped);
+            assert_eq!(words(&decide(&onboarding(), &skipped)), ["delete the test servers of hv-1"], "{step}");
+            let untested = Onboarding::new(cloud(), OnboardingSettings::default());
+            let plan = decide(&untested, &seen());
             check(&plan, False, reasons::ABORTED, why);
-            assert!(plan.actions().is_empty());
+            assert!(plan.actions().is_empty(), "without a project for tests there is nothing to delete");
         }
         let plan = decide(&onboarding(), &snapshot(end(recorded(hypervisor("hv-1")).onboarded())));
         assert!(plan.decided().next().is_none(), "a host in service is not aborted");
@@ -793,6 +795,33 @@ async fn what_a_dead_host_never_heard_of_is_deleted_by_telling_nova_again() {
         let answer = plan.actions().values().next().unwrap().run().await.unwrap();
         assert_eq!(answer, Progress::Underway("Waiting for Nova to delete test servers".into()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_skips_its_tests_is_handed_over_without_a_test_server_and_without_their_login() {
+    let uid = at(reasons::HANDOVER).build().metadata.uid.unwrap();
+    let mut nova = MockNovaClient::new();
+    nova.expect_servers_on()
+        .returning(move |_| Ok(vec![server("own", &format!("ohooc--hv-1-{uid}")), server("theirs", "web")]));
+    nova.expect_delete_server().withf(|id| id.as_str() == "own").times(1).returning(|_| Ok(()));
+    let cloud = Cloud::new(Arc::new(nova), Arc::new(MockPlacementClient::new()), ViewOptions::default());
+    // Whoever asks for their login fails.
+    let stage = Handover::new(cloud, tested(), Ha { owner: HaOwner::Nobody });
+    let skipped = || taken_over(at(reasons::HANDOVER)).spec(|spec| spec.skip_tests = Some(true));
+    let host = std::thread::spawn(move || snapshot(skipped())).join().unwrap();
+    let plan = decide(&stage, &owning_ha(host));
+    let answer = plan.actions().values().next().unwrap().run().await.unwrap();
+    assert_eq!(answer, Progress::Underway("Waiting for Nova to delete test servers".into()));
+}
+
+#[test]
+fn a_host_that_cannot_leave_its_zone_under_a_test_server_is_freed_of_it_before_the_end() {
+    let stage = Handover::new(cloud(), tested(), Ha { owner: HaOwner::Nobody });
+    let stuck = || snapshot(at(reasons::HANDOVER).with_condition(types::AGGREGATES_UPDATED, False, reasons::FAILED));
+    assert_eq!(words(&decide(&stage, &stuck())), ["delete the test servers of hv-1"]);
+    assert!(after(&stage, stuck(), Outcome::Done).decided().next().is_none(), "it waits for the aggregates");
+    let waits = snapshot(at(reasons::HANDOVER).with_condition(types::AGGREGATES_UPDATED, False, "WaitingForTraits"));
+    assert!(decide(&stage, &waits).actions().is_empty(), "nothing stands in the way");
 }
 
 /// What a step of the test comes to where Nova has this server, and whether it was deleted.

@@ -355,6 +355,36 @@ async fn without_tests_no_login_to_their_project_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_test_that_is_skipped_after_it_has_begun_leaves_no_server_whatever_the_step() {
+    let timing = Timing { guest_boot: Duration::from_secs(600), ..Timing::default() };
+    for end in [reasons::ABORTED, reasons::HANDOVER] {
+        let hosts = NewHosts::furnished(region().timing(timing)).await;
+        let (host, first) = (hosts.host(), Shutdown::new());
+        hosts.operator_until(hosts.settings(|_| {}), first.clone());
+        hosts.arrive(&host, "true").await;
+        hosts
+            .rig
+            .wait("a server of its test", async || !hosts.rig.nova.servers_on(&host).await.unwrap().is_empty())
+            .await;
+        hosts.until_step(&host, reasons::TESTING).await;
+        first.trigger();
+        wait(Duration::from_secs(1)).await;
+        // While no operator runs, so that the next one finds both at once.
+        if end == reasons::ABORTED {
+            hosts.rig.patch(&host, json!({"skipTests": true, "maintenance": "termination"})).await;
+        } else {
+            hosts.rig.cluster.label(&host, labels::LIFECYCLE, Some(labels::SKIP_TESTS)).await.unwrap();
+            let waiting = "Waiting for other controllers to take over";
+            let waiting = Condition::new(types::ONBOARDING, ConditionStatus::True, reasons::HANDOVER, waiting);
+            hosts.write_status(&host, "onboarding", waiting).await;
+        }
+        hosts.operator(hosts.settings(|_| {}));
+        hosts.rig.until(&host, "ended", |seen| seen.is_false(types::ONBOARDING)).await;
+        hosts.rig.wait("no test server", async || hosts.rig.nova.servers_on(&host).await.unwrap().is_empty()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hosts_whose_test_server_cannot_be_called_what_its_guest_is_are_tested_too() {
     let long = "n".repeat(40);
     let names = ["hv-2.example.com", &long];

@@ -258,7 +258,7 @@ impl Onboarding {
         };
         let Some(host) = Asked::of(seen) else { return };
         if skipped {
-            // Whoever wants no test wants no login either: what an earlier test may have left holds nothing up.
+            // Whoever wants no test wants no login either: the handover looks once more, with our own.
             let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
             match seen.outcomes.get(&clean_up.identity()) {
                 Some(Outcome::Done | Outcome::Failed { .. }) => {
@@ -301,8 +301,8 @@ impl Onboarding {
             }
             Step::Initial | Step::Testing | Step::Handover | Step::Aborted => {}
         }
-        let test = self.settings.smoke_test.as_ref().filter(|_| !plan.effective_spec().skip_tests());
-        let (Some(test), Some(host)) = (test, Asked::of(seen)) else {
+        // With skipTests too: it may have been set after a test had begun.
+        let (Some(test), Some(host)) = (&self.settings.smoke_test, Asked::of(seen)) else {
             plan.set(over(reasons::ABORTED, why));
             return;
         };

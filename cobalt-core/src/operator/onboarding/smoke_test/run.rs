@@ -161,10 +161,16 @@ pub(in super::super) struct CleanUp {
     pub(super) cloud: Cloud,
     pub(super) host: Asked,
     pub(super) gone: bool,
+    /// Not with the login of the tests: those on the host only, which are all that ours sees.
+    pub(super) own_login: bool,
     pub(super) now: Timestamp,
 }
 
 impl CleanUp {
+    pub(in super::super) fn with_own_login(self) -> Self {
+        Self { own_login: true, ..self }
+    }
+
     pub(in super::super) fn identity(&self) -> String {
         let what = if self.gone { "remove" } else { "delete" };
         format!("onboarding/{what} test servers of {}", self.host.name)
@@ -174,6 +180,13 @@ impl CleanUp {
     fn is_dead(&self) -> bool {
         let region = self.cloud.view.snapshot();
         region.service_on(&self.host.host).is_some_and(|service| service.state == ServiceState::Down)
+    }
+
+    /// The test servers on the host, by our own login. It sees all servers there, and the names of the tests are exact.
+    async fn on_host(&self) -> Result<Vec<Server>> {
+        let mut here = self.cloud.nova.servers_on(&self.host.host).await?;
+        here.retain(|server| self.test.is_of(&self.host, &server.name) && server.status != ServerStatus::Deleted);
+        Ok(here)
     }
 
     async fn in_project(&self) -> Result<Progress> {
@@ -212,14 +225,15 @@ impl Action for CleanUp {
 
     async fn run(&self) -> Result<Progress> {
         self.test.forget_pace(&self.host);
+        if self.own_login {
+            return self.delete_all(self.cloud.nova.as_ref(), &self.on_host().await?).await;
+        }
         let error = match self.in_project().await {
             Ok(progress) => return Ok(progress),
             Err(error) => error,
         };
-        // A login that does not work must not keep a host from leaving. Our own sees all servers of the host, and the names
-        // of the tests are exact.
-        let mut here = self.cloud.nova.servers_on(&self.host.host).await?;
-        here.retain(|server| self.test.is_of(&self.host, &server.name) && server.status != ServerStatus::Deleted);
+        // A login that does not work must not keep a host from leaving.
+        let here = self.on_host().await?;
         if !here.is_empty() && error.is_transient() {
             return Err(error);
         }
