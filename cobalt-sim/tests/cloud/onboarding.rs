@@ -14,14 +14,14 @@ use cobalt_core::{
         Ha, HaOwner, OnboardingSettings, Settings, SmokeTest, SmokeTestSettings,
         onboarding::{BootFrom, Checks},
     },
-    runtime::shutdown::Shutdown,
+    runtime::{metrics::Metrics, shutdown::Shutdown},
 };
 use cobalt_sim::{Flavor, Region, RegionBuilder, SimNova, Timing, faults::Failure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Rig, message, reason};
+use super::{Rig, message, reason, total};
 
 /// A rig whose hosts are new: unknown to Nova, without Nodes; and the project of the smoke test.
 pub(crate) struct NewHosts {
@@ -174,12 +174,21 @@ async fn what_the_operator_wrote_counts_before_its_watch_tells_it() {
 #[tokio::test(start_paused = true)]
 async fn a_host_is_not_enabled_before_it_is_fenced_off_and_waiting_for_that_is_no_error() {
     let hosts = NewHosts::new(region()).await;
-    hosts.operator(hosts.settings(|_| {}));
+    let metrics = Arc::new(Metrics::new());
+    let operator = hosts.rig.new_operator(hosts.settings(|_| {})).metrics(metrics.clone());
+    tokio::spawn(operator.run(hosts.rig.stop.clone()));
     let host = hosts.host();
     hosts.arrive(&host, "true").await;
     let waiting = hosts.until_step(&host, reasons::INITIAL).await;
     assert!(waiting.status.as_ref().is_some_and(|status| status.service_id.is_some()));
+    let passes = || total(&metrics, "cobalt_reconciles_total");
+    let before = passes();
     wait(Duration::from_secs(30 * 60)).await;
+    for failures in ["cobalt_reconcile_errors_total", "cobalt_queue_retries_total"] {
+        assert_eq!(total(&metrics, failures), 0, "{failures}: {}", metrics.encode());
+    }
+    let looks = passes() - before;
+    assert!((1..=60).contains(&looks), "it looks again at times, and not hard: {looks} times in half an hour");
     let seen = hosts.rig.hypervisor(&host).await;
     assert_eq!(reason(&seen, types::ONBOARDING), Some(reasons::INITIAL));
     assert!(!hosts.rig.service(&host).await.enabled);
