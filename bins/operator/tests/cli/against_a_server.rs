@@ -289,7 +289,7 @@ async fn the_metrics_are_as_in_the_snapshot() {
     metrics_are(
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"),
         &text,
-        &["cobalt_operator_", "cobalt_openstack_"],
+        &["cobalt_operator_", "cobalt_openstack_", "cobalt_eviction_"],
     );
     operator.signal("TERM");
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
