@@ -13,7 +13,7 @@ use cobalt_core::{
         apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     },
     kube::{
-        Api, Client,
+        Api, Client, ResourceExt,
         api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
         core::ApiResource,
     },
@@ -271,6 +271,30 @@ async fn a_login_of_the_tests_that_fails_ends_nothing() {
     assert!(operator.err().contains("--metrics-secure has no effect"), "{}", operator.err());
     operator.signal("TERM");
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hypervisor_carries_the_labels_of_its_node_that_were_asked_for() {
+    let served = Served::new(2).await;
+    served.cluster.join_all().await.unwrap();
+    let [first, second] = [&served.hosts[0], &served.hosts[1]];
+    for label in ["example.com/rack", labels::WORKER_POOL, "example.com/other"] {
+        served.cluster.label(first, label, Some("7")).await.unwrap();
+    }
+    let carried = |hypervisor: &Hypervisor| hypervisor.labels().keys().cloned().collect::<BTreeSet<_>>();
+    let chosen = format!("--transfer-labels=example.com/rack,{}", labels::ZONE);
+    let mut operator = served.operator(&[&chosen, "--label-selector=example.com/other"]);
+    let hypervisors: Api<Hypervisor> = Api::all(served.client());
+    let found = judged(&hypervisors, first.as_str()).await;
+    let wanted = ["example.com/other", "example.com/rack", labels::ZONE].map(str::to_owned);
+    assert_eq!(carried(&found), wanted.into(), "what was named, and what it is chosen by");
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+
+    served.cluster.label(second, labels::WORKER_POOL, Some("7")).await.unwrap();
+    let _operator = served.operator(&[]);
+    let found = judged(&hypervisors, second.as_str()).await;
+    assert!(carried(&found).contains(labels::WORKER_POOL), "as always, unless told otherwise: {:?}", carried(&found));
 }
 
 #[tokio::test(flavor = "multi_thread")]
