@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use clap::Parser;
 
 use super::{
-    AgentPodsSettings, AggregatesArgs, CertificateArgs, Cloud, CloudCalls, GardenerArgs, HaArgs, OffboardingArgs,
-    OnboardingArgs, Operator, Released, Selector, Settings, SmokeTest, SmokeTestArgs, eviction::DrainArgs,
-    release_finalizers,
+    AgentPodsSettings, AggregatesArgs, CertificateArgs, Cloud, CloudCalls, GardenerArgs, HaArgs, HypervisorSync,
+    OffboardingArgs, OnboardingArgs, Operator, Released, Selector, Settings, SmokeTest, SmokeTestArgs,
+    eviction::DrainArgs, release_finalizers,
 };
 use crate::{
+    api::labels,
     nova::{NovaClient, PlacementClient, view::ViewOptions},
     runtime::{
         args::{AdminArgs, KubeArgs, LeaderArgs, LogArgs, duration},
@@ -39,6 +40,11 @@ pub struct Args {
     /// Work on these Nodes and their Hypervisors only; an operator for each part has a Lease of its own
     #[arg(long, default_value = "", value_name = "SELECTOR", value_parser = selector, hide_default_value = true)]
     pub label_selector: String,
+
+    /// Labels of Nodes that their Hypervisors carry too, and Evictions after these. Those of --label-selector are always
+    /// among them
+    #[arg(long, value_delimiter = ',', value_name = "LABEL", value_parser = label, default_values_t = labels::TRANSFERRED.map(str::to_owned))]
+    pub transfer_labels: Vec<String>,
 
     /// How many Hypervisors to work on at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -148,6 +154,24 @@ fn selector(text: &str) -> Result<String, String> {
     text.parse::<Selector>().map(|_| text.to_owned())
 }
 
+/// A label's key as the API server takes it, or nothing.
+fn label(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let is_key = |part: &str, longest: usize| {
+        let ends = |letter: char| letter.is_ascii_alphanumeric();
+        part.len() <= longest
+            && part.starts_with(ends)
+            && part.ends_with(ends)
+            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    };
+    if text.is_empty() || is_key(name, 63) && prefix.is_none_or(|prefix| is_key(prefix, 253)) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected a label's key, such as topology.kubernetes.io/zone".into())
+    }
+}
+
 impl Args {
     /// The settings they describe, for a program in this namespace. An error is one of the person who gave them.
     pub fn settings(&self, own_namespace: &str) -> Result<Settings, String> {
@@ -165,7 +189,9 @@ impl Args {
             );
         }
         let heartbeats = self.heartbeat_namespace.clone().unwrap_or_else(|| own_namespace.to_owned());
+        let transferred_labels = self.transfer_labels.iter().filter(|label| !label.is_empty()).cloned().collect();
         Ok(Settings {
+            hypervisor: HypervisorSync { transferred_labels },
             onboarding: self.onboarding.settings(),
             aggregates: self.aggregates.settings(),
             drain: self.drain.settings(),

@@ -18,11 +18,12 @@ use cobalt_core::{
         view::{RegionView, Snapshot as Region, ViewOptions},
     },
     operator::{
-        AgentSeen, Cloud, CloudSeen, Ha, HaOwner, Handover, Onboarding, OnboardingSettings, Outcome, Plan, Progress,
-        SmokeTest, SmokeTestSettings, Snapshot, Stage, SwitchSeen, onboarding::Checks,
+        AbsentNode, AgentSeen, Cloud, CloudSeen, Ha, HaOwner, Handover, Onboarding, OnboardingSettings, Outcome, Plan,
+        Progress, SmokeTest, SmokeTestSettings, Snapshot, Stage, SwitchSeen, onboarding::Checks,
     },
     runtime::fields::FieldSet,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -238,11 +239,41 @@ fn a_service_and_a_hypervisor_of_two_lives_are_no_identity() {
 fn a_host_that_is_leaving_or_not_managed_is_left_alone() {
     let plan = decide(&onboarding(), &snapshot(hypervisor("hv-1").unmanaged()));
     assert!(plan.condition(types::ONBOARDING).is_none() && plan.actions().is_empty());
-    let leaving = |metadata: &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
-        metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(MADE_AT));
+    let untouched = |seen: &Snapshot| {
+        let plan = decide(&onboarding(), seen);
+        assert!(plan.decided().next().is_none() && plan.actions().is_empty(), "{:?}", words(&plan));
     };
-    let plan = decide(&onboarding(), &snapshot(at(reasons::INITIAL).metadata(leaving)));
-    assert!(plan.decided().next().is_none() && plan.actions().is_empty());
+    untouched(&snapshot(at(reasons::INITIAL).metadata(|metadata| metadata.deletion_timestamp = Some(Time(MADE_AT)))));
+    let mut made_anew = snapshot(held(at(reasons::TESTING)));
+    made_anew.absent_node = AbsentNode::Unlabelled { terminating: false };
+    untouched(&made_anew);
+    untouched(&snapshot(held(recorded(hypervisor("hv-1")).onboarded())));
+}
+
+/// Deleted, and kept by our finalizer.
+fn held(host: HypervisorBuilder) -> HypervisorBuilder {
+    host.metadata(|metadata| {
+        metadata.deletion_timestamp = Some(Time(MADE_AT));
+        metadata.finalizers = Some(vec![labels::FINALIZER.into()]);
+    })
+}
+
+#[test]
+fn a_host_that_leaves_with_its_hypervisor_is_aborted_until_its_test_servers_are_gone() {
+    let terminating = |host: HypervisorBuilder| host.in_maintenance(Maintenance::Termination);
+    for step in [reasons::INITIAL, reasons::TESTING, reasons::HANDOVER, reasons::ABORTED] {
+        for (host, why) in [
+            (held(at(step)), "Aborted due to deletion"),
+            (held(terminating(at(step))), "Aborted due to MaintenanceTermination"),
+        ] {
+            let seen = || snapshot(host.clone());
+            assert_eq!(words(&decide(&onboarding(), &seen())), ["delete the test servers of hv-1"], "{step}");
+            let plan = after(&onboarding(), seen(), Outcome::Underway("Waiting for Nova".into()));
+            check(&plan, True, reasons::ABORTED, "Waiting for Nova");
+            assert!(plan.requeue().is_some());
+            check(&after(&onboarding(), seen(), Outcome::Done), False, reasons::ABORTED, why);
+        }
+    }
 }
 
 #[test]
@@ -358,11 +389,13 @@ fn an_abort_deletes_test_servers_first_and_tries_until_it_can() {
             check(&plan, True, reasons::ABORTED, what);
             assert!(plan.requeue().is_some());
             check(&after(&onboarding(), seen(), Outcome::Done), False, reasons::ABORTED, why);
-            // Where nothing was tested nothing is to be deleted, and no login is needed.
+            // Tests may be skipped since one has begun.
             let skipped = snapshot(end(at(step).spec(|spec| spec.skip_tests = Some(true))));
-            let plan = decide(&onboarding(), &skipped);
+            assert_eq!(words(&decide(&onboarding(), &skipped)), ["delete the test servers of hv-1"], "{step}");
+            let untested = Onboarding::new(cloud(), OnboardingSettings::default());
+            let plan = decide(&untested, &seen());
             check(&plan, False, reasons::ABORTED, why);
-            assert!(plan.actions().is_empty());
+            assert!(plan.actions().is_empty(), "without a project for tests there is nothing to delete");
         }
         let plan = decide(&onboarding(), &snapshot(end(recorded(hypervisor("hv-1")).onboarded())));
         assert!(plan.decided().next().is_none(), "a host in service is not aborted");
@@ -415,7 +448,41 @@ fn uuids_that_are_missing_are_filled_in_and_make_no_new_host() {
         (status.hypervisor_id, status.service_id) = (Some("h of an earlier life".into()), None);
     };
     let host = recorded(hypervisor("hv-1")).with_condition(types::ONBOARDING, False, reasons::SUCCEEDED);
-    check(&decide(&onboarding(), &snapshot(host.status(other))), True, reasons::INITIAL, INITIAL);
+    let plan = after(&onboarding(), snapshot(host.status(other)), Outcome::Done);
+    check(&plan, True, reasons::INITIAL, INITIAL);
+}
+
+#[test]
+fn a_host_with_servers_that_nova_knows_by_other_uuids_is_the_host_it_was() {
+    let succeeded = recorded(hypervisor("hv-1")).onboarded();
+    for (host, step, message) in
+        [(succeeded, reasons::SUCCEEDED, "Onboarding completed"), (at(reasons::HANDOVER), reasons::HANDOVER, WAITING)]
+    {
+        let stale = host.status(|status| {
+            (status.hypervisor_id, status.service_id) = (Some("earlier".into()), Some("earlier".into()));
+        });
+        let seen = || snapshot(stale.clone());
+        let ids = |plan: &Plan| (plan.status.hypervisor_id.clone(), plan.status.service_id.clone());
+        let new = (Some("h".to_owned()), Some("s".to_owned()));
+        let plan = decide(&onboarding(), &seen());
+        assert_eq!(words(&plan), ["look for servers on hv-1 before it is tested"]);
+        assert!(plan.decided().next().is_none() && ids(&plan) == (None, None), "{step}: not known is not empty");
+        let plan = after(&onboarding(), seen(), failed("list servers: unavailable"));
+        assert!(plan.decided().next().is_none() && ids(&plan) == (None, None), "{step}: nor is no answer");
+        assert!(plan.requeue().is_some());
+        let plan = after(&onboarding(), seen(), Outcome::Underway("servers are on the host".into()));
+        let status = if step == reasons::SUCCEEDED { False } else { True };
+        check(&plan, status, step, message);
+        assert_eq!(ids(&plan), new, "{step}");
+        let plan = after(&onboarding(), seen(), Outcome::Done);
+        check(&plan, True, reasons::INITIAL, INITIAL);
+        assert_eq!(ids(&plan), new, "{step}: the new UUIDs and Initial are one plan");
+    }
+    // One that counts as aborted is guarded by the view, which must know it first.
+    let aborted = at(reasons::ABORTED).status(|status| status.hypervisor_id = Some("earlier".into()));
+    let plan = decide(&onboarding(), &snapshot(aborted));
+    assert!(plan.decided().next().is_none() && plan.actions().is_empty());
+    assert_eq!(plan.status.hypervisor_id.as_deref(), Some("h"));
 }
 
 #[test]
@@ -443,6 +510,8 @@ fn a_host_that_vanished_from_nova_is_waited_for_and_a_new_one_of_its_name_starts
 
         seen.cloud = region(&[("hv-1", "h", "s2")], Vec::new());
         let plan = decide(&onboarding(), &seen);
+        // Those that others may use are looked at first.
+        let plan = if plan.actions().is_empty() { plan } else { after(&onboarding(), seen, Outcome::Done) };
         check(&plan, True, reasons::INITIAL, INITIAL);
         assert_eq!(plan.status.service_id.as_deref(), Some("s2"), "the new UUIDs and Initial are one plan");
     }
@@ -703,6 +772,56 @@ async fn a_login_that_does_not_work_keeps_no_empty_host_from_leaving() {
         let answer = plan.actions().values().next().unwrap().run().await;
         assert!(matches!(answer, Ok(Progress::Done)), "{answer:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_host_never_heard_of_is_deleted_by_telling_nova_again() {
+    for (state, told) in [(ServiceState::Up, 0), (ServiceState::Down, 1)] {
+        let deleting = Server { task: Some(TaskState::Deleting), ..own_server(ServerStatus::Active, 1) };
+        let mut test_project = MockNovaClient::new();
+        test_project.expect_servers_named().returning(move |_| Ok(vec![deleting.clone()]));
+        test_project.expect_delete_server().times(told).returning(|_| Ok(()));
+        let mut nova = MockNovaClient::new();
+        nova.expect_services().returning(move || Ok(vec![ComputeService { state, ..service("hv-1", "s") }]));
+        nova.expect_hypervisors().returning(|| Ok(Vec::new()));
+        nova.expect_aggregates().returning(|| Ok(Vec::new()));
+        let cloud = Cloud::new(Arc::new(nova), Arc::new(MockPlacementClient::new()), ViewOptions::default());
+        let looking = tokio::spawn(cloud.view.clone().run());
+        cloud.view.subscribe().wait_for(|seen| seen.is_complete()).await.unwrap();
+        looking.abort();
+        let settings = OnboardingSettings::default().tested_by(Some(smoke_test(test_project)));
+        let host = std::thread::spawn(|| snapshot(held(at(reasons::TESTING)))).join().unwrap();
+        let plan = decide(&Onboarding::new(cloud, settings), &host);
+        let answer = plan.actions().values().next().unwrap().run().await.unwrap();
+        assert_eq!(answer, Progress::Underway("Waiting for Nova to delete test servers".into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_skips_its_tests_is_handed_over_without_a_test_server_and_without_their_login() {
+    let uid = at(reasons::HANDOVER).build().metadata.uid.unwrap();
+    let mut nova = MockNovaClient::new();
+    nova.expect_servers_on()
+        .returning(move |_| Ok(vec![server("own", &format!("ohooc--hv-1-{uid}")), server("theirs", "web")]));
+    nova.expect_delete_server().withf(|id| id.as_str() == "own").times(1).returning(|_| Ok(()));
+    let cloud = Cloud::new(Arc::new(nova), Arc::new(MockPlacementClient::new()), ViewOptions::default());
+    // Whoever asks for their login fails.
+    let stage = Handover::new(cloud, tested(), Ha { owner: HaOwner::Nobody });
+    let skipped = || taken_over(at(reasons::HANDOVER)).spec(|spec| spec.skip_tests = Some(true));
+    let host = std::thread::spawn(move || snapshot(skipped())).join().unwrap();
+    let plan = decide(&stage, &owning_ha(host));
+    let answer = plan.actions().values().next().unwrap().run().await.unwrap();
+    assert_eq!(answer, Progress::Underway("Waiting for Nova to delete test servers".into()));
+}
+
+#[test]
+fn a_host_that_cannot_leave_its_zone_under_a_test_server_is_freed_of_it_before_the_end() {
+    let stage = Handover::new(cloud(), tested(), Ha { owner: HaOwner::Nobody });
+    let stuck = || snapshot(at(reasons::HANDOVER).with_condition(types::AGGREGATES_UPDATED, False, reasons::FAILED));
+    assert_eq!(words(&decide(&stage, &stuck())), ["delete the test servers of hv-1"]);
+    assert!(after(&stage, stuck(), Outcome::Done).decided().next().is_none(), "it waits for the aggregates");
+    let waits = snapshot(at(reasons::HANDOVER).with_condition(types::AGGREGATES_UPDATED, False, "WaitingForTraits"));
+    assert!(decide(&stage, &waits).actions().is_empty(), "nothing stands in the way");
 }
 
 /// What a step of the test comes to where Nova has this server, and whether it was deleted.

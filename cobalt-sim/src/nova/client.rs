@@ -200,12 +200,15 @@ impl State {
             return Err(Error::conflict(operation, "migrations of the host are in progress"));
         }
         self.nova.services.remove(&id);
-        self.nova.providers.remove(&id);
         for aggregate in self.nova.aggregates.values_mut() {
             aggregate.hosts.remove(&id);
         }
-        for record in self.nova.migrations.values_mut().filter(|record| record.source == id) {
-            record.leftover = false;
+        // Placement keeps a provider on which something is booked still, as of servers that were evacuated from it.
+        if self.nova.providers.get(&id).is_none_or(|provider| provider.allocations.is_empty()) {
+            self.nova.providers.remove(&id);
+            for record in self.nova.migrations.values_mut().filter(|record| record.source == id) {
+                record.leftover = false;
+            }
         }
         let (epoch, running) = (self.host(id).epoch, self.host(id).compute_running);
         if running {

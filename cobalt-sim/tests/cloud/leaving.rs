@@ -13,11 +13,11 @@ use cobalt_core::{
     operator::{OffboardingSettings, Released, Settings, release_finalizers},
     runtime::shutdown::Shutdown,
 };
-use cobalt_sim::Region;
+use cobalt_sim::{Region, Timing};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, PropagationPolicy};
 use serde_json::json;
 
-use super::{Rig, message, reason};
+use super::{Rig, message, onboarding::NewHosts, reason};
 
 async fn rig() -> (Rig, HostName) {
     let rig = Rig::new(Region::builder().named(["hv-1", "hv-10"]).build()).await;
@@ -270,6 +270,71 @@ async fn a_hypervisor_deleted_while_it_terminates_leaves_nothing_behind() {
         let told = rig.warnings(&host).await;
         assert!(!told.iter().any(|event| event.starts_with("LeftBehind")), "{told:?}");
     }
+}
+
+/// A host that is being tested, by a guest that takes its time.
+async fn in_its_test() -> (NewHosts, HostName) {
+    let timing = Timing { guest_boot: Duration::from_secs(3600), ..Timing::default() };
+    let region = Region::builder().named(["hv-1"]).unregistered().new_services_disabled().timing(timing);
+    let hosts = NewHosts::furnished(region).await;
+    hosts.operator(hosts.settings(|smoke| smoke.timeout = Duration::from_secs(7200)));
+    let host = hosts.host();
+    hosts.arrive(&host, "true").await;
+    hosts.rig.wait("a server of its test", async || hosts.rig.nova.servers_on(&host).await.unwrap().len() == 1).await;
+    hosts.until_step(&host, "Testing").await;
+    (hosts, host)
+}
+
+/// Nothing is left of a host that was deleted in its test, and nobody was told that something is.
+async fn left_no_trace(rig: &Rig, host: &HostName) {
+    assert!(rig.is_out_of_nova(host).await);
+    assert_eq!(rig.region.world().servers(), []);
+    let told = rig.warnings(host).await;
+    assert!(!told.iter().any(|event| event.starts_with("LeftBehind")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_deleted_over_a_host_in_its_test_takes_the_test_server_along() {
+    let (hosts, host) = in_its_test().await;
+    hosts.rig.cluster.remove(&host).await.unwrap();
+    let waits = |hv: &cobalt_core::api::Hypervisor| {
+        message(hv, types::OFFBOARDED).is_some_and(|message| message.contains("nova-compute"))
+    };
+    hosts.rig.until(&host, "waiting for its agent only", waits).await;
+    assert_eq!(message(&hosts.rig.hypervisor(&host).await, types::ONBOARDING), Some("Aborted due to deletion"));
+    hosts.rig.region.world().stop_compute(&host).unwrap();
+    hosts.rig.wait("gone", async || hosts.rig.is_gone(&host).await).await;
+    left_no_trace(&hosts.rig, &host).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_loses_its_power_in_its_test_leaves_no_test_server_either() {
+    let (hosts, host) = in_its_test().await;
+    // Nova still believes that the host lives, and tells it to delete the server.
+    hosts.rig.region.world().power_cut(&host).unwrap();
+    hosts.rig.cluster.remove(&host).await.unwrap();
+    hosts.rig.wait("gone", async || hosts.rig.is_gone(&host).await).await;
+    left_no_trace(&hosts.rig, &host).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hypervisor_that_terminates_and_is_deleted_in_its_test_leaves_nothing_behind() {
+    let (hosts, host) = in_its_test().await;
+    let first = hosts.rig.hypervisor(&host).await.metadata.uid;
+    // Both at once, before the operator has seen either.
+    hosts.rig.region.world().set_nova_available(false);
+    hosts.rig.cluster.terminate(&host).await.unwrap();
+    hosts.rig.until(&host, "terminating", |hv| hv.is_true(types::TERMINATING)).await;
+    delete(&hosts.rig, &host).await;
+    hosts.rig.region.world().set_nova_available(true);
+    hosts.rig.until(&host, "waiting for its agents", |hv| hv.is_true(types::AGENT_PODS_EVICTED)).await;
+    hosts.rig.region.world().stop_compute(&host).unwrap();
+    let gone = async || {
+        let now = hosts.rig.hypervisors().get_opt(host.as_str()).await.unwrap();
+        now.is_none_or(|hypervisor| hypervisor.metadata.uid != first)
+    };
+    hosts.rig.wait("gone", gone).await;
+    left_no_trace(&hosts.rig, &host).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ mod agent_pods;
 mod aggregates;
 mod certificates;
 mod drain;
+mod drain_metrics;
 mod gardener;
 mod heartbeats;
 mod leaving;
@@ -187,6 +188,13 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.stop.trigger();
     }
+}
+
+/// The sum of the samples whose line begins so.
+fn total(metrics: &Metrics, beginning: &str) -> u64 {
+    let page = metrics.encode();
+    let values = page.lines().filter(|line| line.starts_with(beginning)).filter_map(|line| line.rsplit_once(' '));
+    values.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
 fn reason<'a>(hypervisor: &'a Hypervisor, type_: &str) -> Option<&'a str> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use cobalt_core::{
     api::{ConditionStatus, condition_types as types},
-    ids::HostName,
-    nova::{NovaClient, PlacementClient},
+    ids::{HostName, InstanceId},
+    nova::{AfterEvacuation, NovaClient, PlacementClient},
     operator::Settings,
     runtime::shutdown::Shutdown,
 };
@@ -83,19 +83,43 @@ async fn nearly_out(rig: &Rig, host: &HostName) {
     until_waiting(rig, host, "Waiting for nova-compute to end").await;
 }
 
+/// What fails on the way out: a host whose server was evacuated and is still booked on it, so that all is called.
+async fn with_a_booking() -> (Rig, HostName, InstanceId) {
+    let (rig, host) = rig(&["hv-1", "hv-2"]).await;
+    let vm = rig.region.boot(&host, "2").unwrap();
+    rig.region.world().power_cut(&host).unwrap();
+    rig.nova.force_service_down(&rig.service_id(&host).await, true).await.unwrap();
+    rig.nova.evacuate(&vm, None, AfterEvacuation::Run).await.unwrap();
+    let refuge = rig.region.hosts()[1].clone();
+    rig.wait("evacuated", async || rig.nova.server(&vm).await.unwrap().host == Some(refuge.clone())).await;
+    (rig, host, vm)
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_failure_on_the_way_is_said_and_tried_again_until_nothing_is_left() {
-    for call in ["service_on", "servers_on", "delete_service"] {
-        let (rig, host) = rig(&["hv-1"]).await;
-        nearly_out(&rig, &host).await;
+    let calls = |seam, calls: &[&'static str]| calls.iter().map(move |call| (seam, *call)).collect::<Vec<_>>();
+    let nova = calls("nova", &["service_on", "servers_on", "delete_service", "server"]);
+    let placement = calls("placement", &["provider_named", "allocations", "release", "delete_provider"]);
+    for (seam, call) in nova.into_iter().chain(placement) {
+        let (rig, host, vm) = with_a_booking().await;
+        rig.cluster.terminate(&host).await.unwrap();
+        rig.play_drain(&host, ConditionStatus::False, "Succeeded").await;
+        until_waiting(&rig, &host, "Waiting for agent pods").await;
+        rig.at_rest_soon().await;
+        let faults = if seam == "nova" { rig.nova.faults() } else { rig.placement.faults() };
+        let before = faults.calls(call);
         for _ in 0..3 {
-            rig.nova.faults().fail_next(call, Failure::Unavailable);
+            faults.fail_next(call, Failure::Unavailable);
         }
-        rig.nova.faults().lose_answer(call);
-        rig.region.world().stop_compute(&host).unwrap();
+        faults.lose_answer(call);
+        rig.play_agents_gone(&host).await;
         until_waiting(&rig, &host, "This failed and is tried again").await;
         rig.until(&host, "offboarded", |hv| hv.is_true(types::OFFBOARDED)).await;
-        assert!(rig.is_out_of_nova(&host).await, "{call}");
+        assert!(rig.is_out_of_nova(&host).await, "{seam} {call}");
+        assert!(faults.calls(call) - before > 3, "{seam} {call}: it failed each time it was to");
+        let refuge = rig.nova.hypervisor_named("hv-2").await.unwrap().id;
+        let booked = rig.placement.allocations(&refuge).await.unwrap();
+        assert!(booked.len() == 1 && booked[0].consumer == vm, "{seam} {call}: what it uses elsewhere is left");
     }
 }
 
@@ -146,8 +170,7 @@ async fn what_was_booked_for_evacuated_servers_is_cleared_and_their_new_place_is
     rig.region.world().power_cut(&host).unwrap();
     let id = rig.service_id(&host).await;
     rig.nova.force_service_down(&id, true).await.unwrap();
-    let evacuated = cobalt_core::nova::AfterEvacuation::Run;
-    rig.nova.evacuate(&vm, None, evacuated).await.unwrap();
+    rig.nova.evacuate(&vm, None, AfterEvacuation::Run).await.unwrap();
     rig.wait("evacuated", async || rig.nova.server(&vm).await.unwrap().host == Some(refuge.clone())).await;
     let old = rig.nova.hypervisor_named("hv-1").await.unwrap().id;
     let new = rig.nova.hypervisor_named("hv-2").await.unwrap().id;

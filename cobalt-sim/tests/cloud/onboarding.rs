@@ -14,20 +14,20 @@ use cobalt_core::{
         Ha, HaOwner, OnboardingSettings, Settings, SmokeTest, SmokeTestSettings,
         onboarding::{BootFrom, Checks},
     },
-    runtime::shutdown::Shutdown,
+    runtime::{metrics::Metrics, shutdown::Shutdown},
 };
 use cobalt_sim::{Flavor, Region, RegionBuilder, SimNova, Timing, faults::Failure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Rig, message, reason};
+use super::{Rig, message, reason, total};
 
 /// A rig whose hosts are new: unknown to Nova, without Nodes; and the project of the smoke test.
-struct NewHosts {
-    rig: Rig,
+pub(crate) struct NewHosts {
+    pub(crate) rig: Rig,
     /// Nova as the smoke test sees it, with faults of its own.
-    test: SimNova,
+    pub(crate) test: SimNova,
 }
 
 fn region() -> RegionBuilder {
@@ -44,13 +44,13 @@ impl NewHosts {
     }
 
     /// The same with the aggregate that keeps others away from new hosts.
-    async fn furnished(region: RegionBuilder) -> Self {
+    pub(crate) async fn furnished(region: RegionBuilder) -> Self {
         let hosts = Self::new(region).await;
         hosts.rig.region.add_aggregate(labels::TEST_AGGREGATE, None);
         hosts
     }
 
-    fn settings(&self, change: impl FnOnce(&mut SmokeTestSettings)) -> Settings {
+    pub(crate) fn settings(&self, change: impl FnOnce(&mut SmokeTestSettings)) -> Settings {
         let mut smoke = SmokeTestSettings::default();
         change(&mut smoke);
         let bed = Arc::new(self.rig.region.test_bed());
@@ -60,7 +60,7 @@ impl NewHosts {
         settings
     }
 
-    fn operator(&self, settings: Settings) {
+    pub(crate) fn operator(&self, settings: Settings) {
         self.operator_until(settings, self.rig.stop.clone());
     }
 
@@ -69,13 +69,13 @@ impl NewHosts {
     }
 
     /// The machine gets a Node, and its compute agent reports to Nova.
-    async fn arrive(&self, host: &HostName, lifecycle: &str) {
+    pub(crate) async fn arrive(&self, host: &HostName, lifecycle: &str) {
         self.rig.cluster.join(host).await.unwrap();
         self.rig.cluster.label(host, labels::LIFECYCLE, Some(lifecycle)).await.unwrap();
         self.rig.region.world().start_compute(host).unwrap();
     }
 
-    async fn until_step(&self, host: &HostName, step: &str) -> Hypervisor {
+    pub(crate) async fn until_step(&self, host: &HostName, step: &str) -> Hypervisor {
         self.rig.until(host, step, |seen| reason(seen, types::ONBOARDING) == Some(step)).await
     }
 
@@ -85,7 +85,7 @@ impl NewHosts {
             .await
     }
 
-    fn host(&self) -> HostName {
+    pub(crate) fn host(&self) -> HostName {
         self.rig.region.hosts()[0].clone()
     }
 
@@ -174,12 +174,21 @@ async fn what_the_operator_wrote_counts_before_its_watch_tells_it() {
 #[tokio::test(start_paused = true)]
 async fn a_host_is_not_enabled_before_it_is_fenced_off_and_waiting_for_that_is_no_error() {
     let hosts = NewHosts::new(region()).await;
-    hosts.operator(hosts.settings(|_| {}));
+    let metrics = Arc::new(Metrics::new());
+    let operator = hosts.rig.new_operator(hosts.settings(|_| {})).metrics(metrics.clone());
+    tokio::spawn(operator.run(hosts.rig.stop.clone()));
     let host = hosts.host();
     hosts.arrive(&host, "true").await;
     let waiting = hosts.until_step(&host, reasons::INITIAL).await;
     assert!(waiting.status.as_ref().is_some_and(|status| status.service_id.is_some()));
+    let passes = || total(&metrics, "cobalt_reconciles_total");
+    let before = passes();
     wait(Duration::from_secs(30 * 60)).await;
+    for failures in ["cobalt_reconcile_errors_total", "cobalt_queue_retries_total"] {
+        assert_eq!(total(&metrics, failures), 0, "{failures}: {}", metrics.encode());
+    }
+    let looks = passes() - before;
+    assert!((1..=60).contains(&looks), "it looks again at times, and not hard: {looks} times in half an hour");
     let seen = hosts.rig.hypervisor(&host).await;
     assert_eq!(reason(&seen, types::ONBOARDING), Some(reasons::INITIAL));
     assert!(!hosts.rig.service(&host).await.enabled);
@@ -355,6 +364,36 @@ async fn without_tests_no_login_to_their_project_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_test_that_is_skipped_after_it_has_begun_leaves_no_server_whatever_the_step() {
+    let timing = Timing { guest_boot: Duration::from_secs(600), ..Timing::default() };
+    for end in [reasons::ABORTED, reasons::HANDOVER] {
+        let hosts = NewHosts::furnished(region().timing(timing)).await;
+        let (host, first) = (hosts.host(), Shutdown::new());
+        hosts.operator_until(hosts.settings(|_| {}), first.clone());
+        hosts.arrive(&host, "true").await;
+        hosts
+            .rig
+            .wait("a server of its test", async || !hosts.rig.nova.servers_on(&host).await.unwrap().is_empty())
+            .await;
+        hosts.until_step(&host, reasons::TESTING).await;
+        first.trigger();
+        wait(Duration::from_secs(1)).await;
+        // While no operator runs, so that the next one finds both at once.
+        if end == reasons::ABORTED {
+            hosts.rig.patch(&host, json!({"skipTests": true, "maintenance": "termination"})).await;
+        } else {
+            hosts.rig.cluster.label(&host, labels::LIFECYCLE, Some(labels::SKIP_TESTS)).await.unwrap();
+            let waiting = "Waiting for other controllers to take over";
+            let waiting = Condition::new(types::ONBOARDING, ConditionStatus::True, reasons::HANDOVER, waiting);
+            hosts.write_status(&host, "onboarding", waiting).await;
+        }
+        hosts.operator(hosts.settings(|_| {}));
+        hosts.rig.until(&host, "ended", |seen| seen.is_false(types::ONBOARDING)).await;
+        hosts.rig.wait("no test server", async || hosts.rig.nova.servers_on(&host).await.unwrap().is_empty()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hosts_whose_test_server_cannot_be_called_what_its_guest_is_are_tested_too() {
     let long = "n".repeat(40);
     let names = ["hv-2.example.com", &long];
@@ -482,6 +521,41 @@ async fn a_compute_that_registers_anew_is_a_new_host() {
     assert_ne!(service(&before), service(&after));
     assert_eq!(service(&after), hosts.rig.service(&host).await.id.as_str());
     assert_eq!(hosts.created(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_in_service_whose_recorded_uuids_are_out_of_date_stays_in_service_under_its_servers() {
+    let hosts = NewHosts::furnished(region()).await;
+    let (host, first) = (hosts.host(), Shutdown::new());
+    hosts.operator_until(hosts.settings(|_| {}), first.clone());
+    hosts.arrive(&host, "true").await;
+    hosts.until_step(&host, reasons::SUCCEEDED).await;
+    hosts.rig.patch(&host, json!({"aggregates": ["zone-a"]})).await;
+    hosts.rig.wait("in its zone", async || hosts.rig.aggregates_of(&host).await == ["zone-a"]).await;
+    let vm = hosts.rig.region.boot(&host, "2").unwrap();
+    first.trigger();
+    wait(Duration::from_secs(1)).await;
+    // As an earlier operator left it, which never looked at them again.
+    let [hypervisor, service] = ["6f2c58a6-0000-4000-8000-00000000000a", "6f2c58a6-0000-4000-8000-00000000000b"];
+    let stale = Patch::Merge(json!({"status": {"hypervisorId": hypervisor, "serviceId": service}}));
+    let params = PatchParams { field_manager: Some("onboarding".into()), ..PatchParams::default() };
+    hosts.rig.hypervisors().patch_status(host.as_str(), &params, &stale).await.unwrap();
+    let changes = || ["remove_from_aggregate", "add_to_aggregate"].map(|call| hosts.rig.nova.faults().calls(call));
+    let before = changes();
+
+    hosts.operator(hosts.settings(|_| {}));
+    let known = hosts.rig.nova.hypervisor_named(host.as_str()).await.unwrap();
+    let right = (Some(known.id.to_string()), Some(known.service.to_string()));
+    let ids = |seen: &Hypervisor| seen.status.as_ref().map(|it| (it.hypervisor_id.clone(), it.service_id.clone()));
+    hosts.rig.until(&host, "known by its UUIDs", |seen| ids(seen).as_ref() == Some(&right)).await;
+    wait(Duration::from_secs(600)).await;
+    let seen = hosts.rig.hypervisor(&host).await;
+    assert_eq!(reason(&seen, types::ONBOARDING), Some(reasons::SUCCEEDED));
+    assert_eq!(ids(&seen), Some(right));
+    assert!(seen.is_true(types::READY) && hosts.rig.service(&host).await.enabled);
+    assert_eq!(hosts.rig.aggregates_of(&host).await, ["zone-a"]);
+    assert_eq!((changes(), hosts.created()), (before, 1), "it left no aggregate, and was not tested again");
+    assert!(hosts.rig.nova.server(&vm).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,6 +46,7 @@
 //! | the guests of a host, and when they change | [`Compute::guests`], [`Compute::watch`] |
 //! | live migrations (eight at a time per host) that take long, or fail | [`Compute::migrations_take`], [`refuse_migrations`](Compute::refuse_migrations) |
 //! | servers that cannot be made | [`Compute::refuse_guests`] |
+//! | servers that say nothing on their consoles | [`Compute::mute_guests`] |
 //! | servers on a host or anywhere, of any flavor, in any project | [`ControlPlane::boot`], [`request`](ControlPlane::request) with a [`Boot`], [`act`](ControlPlane::act), [`delete`](ControlPlane::delete) |
 //! | aggregates, zones, flavors with extra specs, images, networks | [`ControlPlane::add_aggregate`], [`add_flavor`](ControlPlane::add_flavor), [`add_image`](ControlPlane::add_image), [`add_network`](ControlPlane::add_network) |
 //! | a service that is away or comes back; tokens that are worth nothing | [`ControlPlane::kill`], [`start`](ControlPlane::start), [`restart`](ControlPlane::restart), [`revoke_tokens`](ControlPlane::revoke_tokens) |

@@ -6,12 +6,15 @@ use cobalt_core::{
     api::{Hypervisor, condition_types, labels},
     ids::HostName,
     k8s_openapi::{
-        api::{coordination::v1::Lease, events::v1::Event},
+        api::{
+            apps::v1::Deployment, coordination::v1::Lease, core::v1::Namespace, events::v1::Event,
+            policy::v1::PodDisruptionBudget,
+        },
         apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     },
     kube::{
-        Api, Client,
-        api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
+        Api, Client, ResourceExt,
+        api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
         core::ApiResource,
     },
 };
@@ -278,6 +281,60 @@ async fn a_login_of_the_tests_that_fails_ends_nothing() {
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hypervisor_carries_the_labels_of_its_node_that_were_asked_for() {
+    let served = Served::new(2).await;
+    served.cluster.join_all().await.unwrap();
+    let [first, second] = [&served.hosts[0], &served.hosts[1]];
+    for label in ["example.com/rack", labels::WORKER_POOL, "example.com/other"] {
+        served.cluster.label(first, label, Some("7")).await.unwrap();
+    }
+    let carried = |hypervisor: &Hypervisor| hypervisor.labels().keys().cloned().collect::<BTreeSet<_>>();
+    let chosen = format!("--transfer-labels=example.com/rack,{}", labels::ZONE);
+    let mut operator = served.operator(&[&chosen, "--label-selector=example.com/other"]);
+    let hypervisors: Api<Hypervisor> = Api::all(served.client());
+    let found = judged(&hypervisors, first.as_str()).await;
+    let wanted = ["example.com/other", "example.com/rack", labels::ZONE].map(str::to_owned);
+    assert_eq!(carried(&found), wanted.into(), "what was named, and what it is chosen by");
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+
+    served.cluster.label(second, labels::WORKER_POOL, Some("7")).await.unwrap();
+    let _operator = served.operator(&[]);
+    let found = judged(&hypervisors, second.as_str()).await;
+    assert!(carried(&found).contains(labels::WORKER_POOL), "as always, unless told otherwise: {:?}", carried(&found));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_a_node_back_is_made_where_and_of_what_was_asked_for() {
+    let (served, cloud) = (Served::new(1).await, empty_cloud().await);
+    let host = &served.hosts[0];
+    served.cluster.join_all().await.unwrap();
+    served.cluster.label(host, labels::LIFECYCLE, Some("true")).await.unwrap();
+    let garden = serde_json::from_value(json!({"metadata": {"name": "garden"}})).unwrap();
+    Api::<Namespace>::all(served.client()).create(&PostParams::default(), &garden).await.unwrap();
+    let image = "registry.example/busybox:1.37";
+    let mut operator = served.operator_in(&cloud, &["--gardener-image", image, "--gardener-namespace", "garden"]);
+    let name = format!("maint-{host}");
+    let (deployments, budgets) =
+        (Api::<Deployment>::all(served.client()), Api::<PodDisruptionBudget>::all(served.client()));
+    let keepers = || async {
+        let deployments = deployments.list(&ListParams::default()).await.unwrap().items;
+        let budgets = budgets.list(&ListParams::default()).await.unwrap().items;
+        (!deployments.is_empty() && !budgets.is_empty()).then_some((deployments, budgets))
+    };
+    let (deployments, budgets) = until("a Deployment and a budget", keepers).await;
+    let place = |meta: &ObjectMeta| (meta.namespace.clone().unwrap(), meta.name.clone().unwrap());
+    let places: Vec<_> = deployments.iter().map(|one| place(&one.metadata)).collect();
+    assert_eq!(places, [("garden".to_owned(), name.clone())]);
+    let places: Vec<_> = budgets.iter().map(|one| place(&one.metadata)).collect();
+    assert_eq!(places, [("garden".to_owned(), name)], "one beside the other, or it would hold nothing");
+    let pod = deployments[0].spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    assert_eq!(pod.containers.iter().map(|one| one.image.as_deref()).collect::<Vec<_>>(), [Some(image)]);
+    operator.signal("TERM");
+    assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());
+}
+
 /// The names are a contract with dashboards and alerts: a change here is a change for their owners.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metrics_are_as_in_the_snapshot() {
@@ -297,7 +354,7 @@ async fn the_metrics_are_as_in_the_snapshot() {
     metrics_are(
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots"),
         &text,
-        &["cobalt_operator_", "cobalt_openstack_"],
+        &["cobalt_operator_", "cobalt_openstack_", "cobalt_eviction_"],
     );
     operator.signal("TERM");
     assert_eq!(operator.wait().code(), Some(0), "{}", operator.err());

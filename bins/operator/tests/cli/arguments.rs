@@ -147,6 +147,7 @@ fn no_namespace_of_agents_is_refused_as_it_always_was() {
 #[test]
 fn settings_that_cannot_be_are_refused_with_their_flag() {
     run(PROGRAM, &["--label-selector", "zone in (a"]).refused(2, &["--label-selector", "zone in (a"]);
+    run(PROGRAM, &["--transfer-labels", "example.com/rack,a b"]).refused(2, &["--transfer-labels", "a b"]);
     run(PROGRAM, &["--certificate-issuer-name="]).refused(2, &["--certificate-issuer-name"]);
     run(PROGRAM, &["--no-openstack", "--certificate-renew-before=2000h"])
         .refused(1, &["error: ", "--certificate-renew-before"]);

@@ -1,9 +1,6 @@
 //! The life of hosts: into the cloud, through a reboot, and out of it again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use cobalt_core::{
     agent::{EVACUATE_ON_REBOOT, REBOOT_REASON},
@@ -16,7 +13,6 @@ use serde_json::json;
 
 use crate::{
     HOSTS,
-    sampler::Sampler,
     world::{World, ZONE, is_onboarded, reason},
 };
 
@@ -30,36 +26,9 @@ async fn nodes_become_hosts_of_the_cloud_and_one_leaves_without_a_trace() {
     a_terminated_host_leaves_without_a_trace(&world, "hv-1").await;
 }
 
-/// What was seen of the servers that hosts are tried with.
-#[derive(Default, Clone)]
-struct Tried {
-    /// Their names, by the host that ran them.
-    servers: BTreeSet<(String, String)>,
-    /// The aggregates of a host while it ran one.
-    aggregates: BTreeMap<String, BTreeSet<String>>,
-}
-
-impl Tried {
-    fn look(&mut self, plane: &ControlPlane) {
-        for host in HOSTS {
-            let guests = plane.compute(host).guests();
-            if guests.is_empty() {
-                continue;
-            }
-            self.servers.extend(guests.into_iter().map(|guest| (host.to_owned(), guest.server)));
-            let Ok(aggregates) = plane.aggregates() else { continue };
-            // What was asked for takes time; meanwhile the test may have ended.
-            if plane.compute(host).guests().is_empty() {
-                continue;
-            }
-            let having = aggregates.into_iter().filter(|one| one.hosts.iter().any(|member| member == host));
-            self.aggregates.entry(host.to_owned()).or_default().extend(having.map(|one| one.name));
-        }
-    }
-}
-
 async fn hosts_are_tried_before_they_are_used(world: &World) {
-    let tried = Sampler::start(&world.plane, Duration::from_millis(100), |plane, seen: &mut Tried| seen.look(plane));
+    // What a host is tried with must say its name, so it stays for as long as it does not.
+    world.cloud(|plane| HOSTS.iter().try_for_each(|host| plane.compute(host).mute_guests()));
     world.join("true").await;
     let traits = ["CUSTOM_COBALT_NVME,CUSTOM_COBALT_GOLD", "CUSTOM_COBALT_NVME", ""];
     for ((host, aggregates), traits) in HOSTS.into_iter().zip(["gold", "silver", ""]).zip(traits) {
@@ -68,19 +37,32 @@ async fn hosts_are_tried_before_they_are_used(world: &World) {
         world.cluster.annotate(&host, labels::CUSTOM_TRAITS_ANNOTATION, Some(traits)).await.unwrap();
     }
     for host in HOSTS {
+        let tried = world.until_hypervisor(host, "tried", |it| reason(it, "Onboarding") == "Testing").await;
+        let server = format!("ohooc--{host}-{}", tried.uid().unwrap());
+        let runs = || world.plane.compute(host).guests().iter().any(|guest| guest.server == server);
+        let inside = world
+            .until(&format!("the aggregates of {host} while it runs {server}"), async || {
+                let inside = runs().then(|| world.aggregates_of(host))?;
+                // Asking takes time; meanwhile it may have been given up and made anew.
+                runs().then_some(inside)
+            })
+            .await;
+        let kept_apart: BTreeSet<&str> = [ZONE, labels::TEST_AGGREGATE].into();
+        assert_eq!(
+            inside.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+            kept_apart,
+            "nobody else is let on {host}"
+        );
+    }
+    world.cloud(|plane| HOSTS.iter().try_for_each(|host| plane.compute(host).unmute_guests()));
+    for host in HOSTS {
         let hypervisor = world.until_hypervisor(host, "onboarded", is_onboarded).await;
         let status = hypervisor.status.clone().unwrap();
         assert_eq!(status.hypervisor_id, Some(world.provider(host)), "exactly {host}");
         let service = world.service(host);
         assert_eq!(status.service_id.as_ref(), Some(&service.id), "exactly {host}");
         assert!(service.enabled && !service.forced_down, "{service:?}");
-        let server = (host.to_owned(), format!("ohooc--{host}-{}", hypervisor.uid().unwrap()));
-        assert!(tried.seen().servers.contains(&server), "{server:?} is not in {:?}", tried.seen().servers);
         assert_eq!(world.servers_on(host), [], "what it was tried with is gone");
-    }
-    for (host, aggregates) in tried.seen().aggregates {
-        let kept_apart: BTreeSet<String> = [ZONE, labels::TEST_AGGREGATE].map(str::to_owned).into();
-        assert_eq!(aggregates, kept_apart, "while {host} was tried nobody else was let on it");
     }
     let aggregates = HOSTS.map(|host| world.aggregates_of(host).join(" "));
     assert_eq!(aggregates, ["gold zone-a", "silver zone-a", "zone-a"]);

@@ -432,6 +432,7 @@ fn furnish(plane: &ControlPlane) {
         }
         for host in HOSTS {
             plane.compute(host).allow_migrations()?;
+            plane.compute(host).unmute_guests()?;
             plane.compute(host).migrations_take(Duration::from_secs(3))?;
             for server in plane.servers_on(host)? {
                 plane.api("DELETE", "compute", &format!("/servers/{}", server.id), None)?;

@@ -6,7 +6,7 @@
 //!                                                                                            │ published, then
 //!     Offboarded=True ◀── provider gone, with what was still booked on it ◀── service deleted ◀┘
 //!
-//!   deleted without that
+//!   deleted without that: the onboarding is aborted, where it has not ended
 //!     not managed, offboarded, its Node lives, or Nova does not know it ───────────────▶ let go at once
 //!     no servers, its service is down and was not declared so ─▶ service and provider deleted ─▶ let go
 //!     otherwise: waits, drains nothing ─▶ the grace period is over ─▶ LeftBehind, told ─▶ let go
@@ -53,6 +53,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// What is said of a Node that is there and is not watched.
 const UNLABELLED: &str = "it is there, without the labels by which this operator chooses its Nodes. Label it again, or \
                           delete it";
+
+/// What is waited for while a test server is being deleted.
+const ABORTING: &str = "Waiting for the onboarding to be aborted";
 
 /// How everything begins that is said once Nova is being cleaned up.
 const REMOVING: &str = "Removing ";
@@ -148,6 +151,14 @@ fn is_offboarded(plan: &Plan) -> bool {
     is_true(plan, condition_types::OFFBOARDED)
 }
 
+/// Whether a deleted Hypervisor is made anew from its Node, which lives.
+pub(super) fn is_made_anew(seen: &Snapshot) -> bool {
+    match &seen.node {
+        Some(node) => !is_terminating(node),
+        None => seen.absent_node == AbsentNode::Unlabelled { terminating: false },
+    }
+}
+
 /// Whether Nova's names of the host are recorded, or are in this pass.
 fn is_registered(seen: &Snapshot, plan: &Plan) -> bool {
     let decided = plan.status.hypervisor_id.is_some() || plan.status.service_id.is_some();
@@ -168,7 +179,7 @@ fn say_offboarded(plan: &mut Plan) {
 fn termination_step(seen: &Snapshot, plan: &Plan) -> Step {
     let wait = |text: &str| Step::Wait(text.to_owned());
     if is_true(plan, condition_types::ONBOARDING) {
-        return wait("Waiting for the onboarding to be aborted");
+        return wait(ABORTING);
     }
     let evicted = plan.condition(condition_types::EVICTING).is_some_and(Condition::is_false);
     if seen.service_id().is_some() && !evicted {
@@ -217,6 +228,9 @@ fn agents_left(seen: &Snapshot, plan: &Plan) -> Option<String> {
 /// One that Nova does not show is not ours to remove: its cell may be down. Unless we have begun: then its service is gone
 /// because we deleted it, and its provider may be there still. So what was begun is remembered in what is said.
 fn abandoned_step(seen: &Snapshot, plan: &Plan) -> Step {
+    if is_true(plan, condition_types::ONBOARDING) {
+        return Step::Wait(ABORTING.to_owned());
+    }
     let told = plan.condition(condition_types::OFFBOARDED);
     let begun = told.is_some_and(|it| it.is_false() && it.message.starts_with(REMOVING));
     match nova_step(seen, false) {
@@ -290,12 +304,8 @@ impl Offboarding {
     }
 
     fn decide_leaving(&self, seen: &Snapshot, plan: &mut Plan) {
-        let lives = match &seen.node {
-            Some(node) => !is_terminating(node),
-            None => seen.absent_node == AbsentNode::Unlabelled { terminating: false },
-        };
         let told = plan.condition(condition_types::OFFBOARDED).is_some_and(|it| it.reason == reasons::LEFT_BEHIND);
-        if lives || told || is_offboarded(plan) {
+        if is_made_anew(seen) || told || is_offboarded(plan) {
             // Made anew from its Node; or let go as it was said; or nothing is left.
             plan.hold(false);
             return;

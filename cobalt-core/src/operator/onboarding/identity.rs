@@ -1,7 +1,7 @@
 //! Which hypervisor and which service of Nova's a host is.
 
 use crate::{
-    ids::{ProviderId, ServiceId},
+    ids::{HostName, ProviderId, ServiceId},
     operator::Snapshot,
 };
 
@@ -16,8 +16,9 @@ pub(super) enum Identity {
     Known,
     /// Nova knows a host of exactly that name, and what was recorded of it is right but not all: these are its UUIDs.
     Incomplete { hypervisor: ProviderId, service: ServiceId },
-    /// Nova knows a host of exactly that name, by these UUIDs, and others were recorded: it is a new one.
-    Registered { hypervisor: ProviderId, service: ServiceId },
+    /// Nova knows a host of exactly that name, by these UUIDs, and others were recorded: it is a new one, or what was
+    /// recorded is out of date.
+    Registered { host: HostName, hypervisor: ProviderId, service: ServiceId },
 }
 
 impl Identity {
@@ -36,9 +37,9 @@ impl Identity {
             Some((hypervisor, service)) if hypervisor.service == service.id => {
                 let differs = seen.provider_id().is_some_and(|recorded| recorded != hypervisor.id)
                     || seen.service_id().is_some_and(|recorded| recorded != service.id);
-                let (hypervisor, service) = (hypervisor.id.clone(), service.id.clone());
+                let (host, hypervisor, service) = (service.host.clone(), hypervisor.id.clone(), service.id.clone());
                 if differs {
-                    Self::Registered { hypervisor, service }
+                    Self::Registered { host, hypervisor, service }
                 } else {
                     Self::Incomplete { hypervisor, service }
                 }

@@ -1,12 +1,12 @@
 //! Stages `onboarding` and `handover`: the way of a host into Nova.
 //!
 //! ```text
-//!   (no condition)                        lifecycle disabled, or maintenance=termination: from every step but the last
+//!   (no condition)        lifecycle disabled, maintenance=termination, or deleted with its Node: from every step but the last
 //!        │ registered in Nova                        │ test servers deleted
 //!        ▼                                           ▼
 //!     Initial ◀──── wanted again, and empty ───── Aborted
 //!      │   │ ▲
-//!      │   │ └───── known to Nova by new UUIDs ── every step
+//!      │   │ └───── known to Nova by new UUIDs ── every step; Handover and Succeeded if no servers are on it
 //!      │   │ in its test aggregates, checks fulfilled, enabled
 //!      │   ▼
 //!      │ Testing ── a failure is said, and the test repeated
@@ -24,10 +24,12 @@
 //!   the end of a maintenance. Waiting is no error; the condition says what is waited for.
 //! - **Testing** repeats the [smoke test](SmokeTest) until it passes. What failed last stands in the condition.
 //! - **Handover** ends in the stage of that name, which runs after those it waits for.
-//! - **Aborted** is not the end: the next wish for the host begins anew, once no servers of others are on it. With
+//! - **Aborted** of a host that leaves with its Hypervisor waits until its test servers are gone, so that it can be taken out
+//!   of Nova. Else it is not the end: the next wish for the host begins anew, once no servers of others are on it. With
 //!   `skipTests` a host with such servers is in service as it is.
 //! - **Succeeded** stays: a host in service is not tested again because somebody stops managing it for a while. Only a
-//!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in.
+//!   host that Nova knows by other UUIDs is a new one; where none are recorded, they are filled in. One that has servers of
+//!   others all the same is no new host: earlier programs never looked at what they had recorded again, so that is mended.
 //!
 //! All memory of a test is in Nova, so that an operator that was killed goes on where it was.
 
@@ -54,6 +56,7 @@ use smoke_test::Asked;
 use super::{
     Cloud, Outcome, Plan, Snapshot, Stage,
     acting::{self, SLOWLY},
+    offboarding,
 };
 use crate::api::{
     Condition, ConditionStatus, Maintenance,
@@ -67,6 +70,7 @@ const WAITING: &str = "Waiting for other controllers to take over";
 const COMPLETED: &str = "Onboarding completed";
 const UNMANAGED: &str = "Aborted due to LifecycleEnabled being false";
 const TERMINATION: &str = "Aborted due to MaintenanceTermination";
+const DELETION: &str = "Aborted due to deletion";
 
 /// How soon to try again what failed, where nothing else wakes us.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -93,16 +97,24 @@ impl Stage for Onboarding {
     }
 
     fn decide(&self, seen: &Snapshot, plan: &mut Plan) {
-        if seen.is_leaving() || seen.hypervisor.is_none() && !plan.create {
+        if seen.hypervisor.is_none() && !plan.create {
             return;
         }
         let step = Step::of(plan.condition(ONBOARDING));
+        if seen.is_leaving() {
+            // One that is let go at once is made anew, and the next one deletes what this one leaves.
+            if seen.is_held() && !offboarding::is_made_anew(seen) {
+                self.abort(seen, plan, step, unwanted(plan).unwrap_or(DELETION));
+            }
+            return;
+        }
         if let Some(why) = unwanted(plan) {
             self.abort(seen, plan, step, why);
             return;
         }
-        let identity = Identity::of(seen);
-        if let Identity::Incomplete { hypervisor, service } | Identity::Registered { hypervisor, service } = &identity
+        let Some(identity) = self.identify(step, seen, plan) else { return };
+        if let Identity::Incomplete { hypervisor, service } | Identity::Registered { hypervisor, service, .. } =
+            &identity
             && step != Step::Foreign
         {
             plan.status.hypervisor_id = Some(hypervisor.to_string());
@@ -110,7 +122,11 @@ impl Stage for Onboarding {
         }
         match (step, &identity) {
             // Where nothing is known about Nova, what is written stays; for whom nova-compute is waited, Ready says.
-            (_, Identity::NotSeen) | (Step::Foreign, _) | (Step::None | Step::Aborted, Identity::Unregistered) => {}
+            // The servers of an aborted one are read once it is known by its new UUIDs.
+            (_, Identity::NotSeen)
+            | (Step::Foreign, _)
+            | (Step::None | Step::Aborted, Identity::Unregistered)
+            | (Step::Aborted, Identity::Registered { .. }) => {}
             (Step::None, Identity::Known | Identity::Incomplete { .. }) | (_, Identity::Registered { .. }) => {
                 plan.set(underway(reasons::INITIAL, INITIAL));
             }
@@ -130,6 +146,26 @@ impl Stage for Onboarding {
 }
 
 impl Onboarding {
+    /// Which host of Nova's this is. One that is let to others and has their servers is the host it was, by whatever UUIDs:
+    /// a test would take it out of its aggregates under them. `None` until that is known.
+    fn identify(&self, step: Step, seen: &Snapshot, plan: &mut Plan) -> Option<Identity> {
+        let (host, hypervisor, service) = match Identity::of(seen) {
+            Identity::Registered { host, hypervisor, service } if matches!(step, Step::Handover | Step::Succeeded) => {
+                (host, hypervisor, service)
+            }
+            identity => return Some(identity),
+        };
+        let look = LookForOthers::new(&self.cloud, host.clone(), seen, self.settings.smoke_test.as_ref());
+        match acting::want(seen, plan, Arc::new(look))? {
+            Outcome::Done => Some(Identity::Registered { host, hypervisor, service }),
+            Outcome::Underway(_) => Some(Identity::Incomplete { hypervisor, service }),
+            Outcome::Failed { .. } => {
+                plan.again_after(AGAIN);
+                None
+            }
+        }
+    }
+
     /// A host whose onboarding was aborted is wanted again. It may have been in service all the time: earlier programs took
     /// `Succeeded` back. A test would take it out of its aggregates under the servers on it, so it waits for them to leave.
     fn anew(&self, seen: &Snapshot, plan: &mut Plan) {
@@ -144,7 +180,7 @@ impl Onboarding {
             plan.set(over(reasons::SUCCEEDED, COMPLETED));
             return;
         }
-        let look = LookForOthers::new(&self.cloud, seen, self.settings.smoke_test.as_ref());
+        let look = LookForOthers::new(&self.cloud, seen.host(), seen, self.settings.smoke_test.as_ref());
         match acting::want(seen, plan, Arc::new(look)) {
             Some(Outcome::Done) => plan.set(underway(reasons::INITIAL, INITIAL)),
             Some(Outcome::Underway(others)) => {
@@ -222,7 +258,7 @@ impl Onboarding {
         };
         let Some(host) = Asked::of(seen) else { return };
         if skipped {
-            // Whoever wants no test wants no login either: what an earlier test may have left holds nothing up.
+            // Whoever wants no test wants no login either: the handover looks once more, with our own.
             let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
             match seen.outcomes.get(&clean_up.identity()) {
                 Some(Outcome::Done | Outcome::Failed { .. }) => {
@@ -265,12 +301,12 @@ impl Onboarding {
             }
             Step::Initial | Step::Testing | Step::Handover | Step::Aborted => {}
         }
-        let test = self.settings.smoke_test.as_ref().filter(|_| !plan.effective_spec().skip_tests());
-        let (Some(test), Some(host)) = (test, Asked::of(seen)) else {
+        // With skipTests too: it may have been set after a test had begun.
+        let (Some(test), Some(host)) = (&self.settings.smoke_test, Asked::of(seen)) else {
             plan.set(over(reasons::ABORTED, why));
             return;
         };
-        let clean_up = test.clean_up(&self.cloud, &host, false, seen.now);
+        let clean_up = test.clean_up(&self.cloud, &host, seen.is_leaving(), seen.now);
         match seen.outcomes.get(&clean_up.identity()) {
             Some(Outcome::Done) => {
                 plan.set(over(reasons::ABORTED, why));

@@ -22,8 +22,9 @@ pub(super) struct LookForOthers {
 }
 
 impl LookForOthers {
-    pub(super) fn new(cloud: &Cloud, seen: &Snapshot, test: Option<&SmokeTest>) -> Self {
-        Self { cloud: cloud.clone(), host: seen.host(), test: test.cloned().zip(Asked::of(seen)) }
+    /// On the host that Nova calls so.
+    pub(super) fn new(cloud: &Cloud, host: HostName, seen: &Snapshot, test: Option<&SmokeTest>) -> Self {
+        Self { cloud: cloud.clone(), host, test: test.cloned().zip(Asked::of(seen)) }
     }
 }
 

@@ -76,6 +76,16 @@ impl Compute {
         self.unswitch("spawn_fail")
     }
 
+    /// Lets no guest say anything on its console: whoever waits for a word of one goes on waiting.
+    pub fn mute_guests(&self) -> Result<()> {
+        self.switch("mute", "")
+    }
+
+    /// Lets them speak, those that were made meanwhile too.
+    pub fn unmute_guests(&self) -> Result<()> {
+        self.unswitch("mute")
+    }
+
     /// The guests that its hypervisor has, ordered by id; also those of a compute that does not run.
     pub fn guests(&self) -> Vec<ComputeGuest> {
         let text = std::fs::read_to_string(self.list()).unwrap_or_default();

@@ -144,7 +144,7 @@ impl SmokeTest {
 
     /// Deletes all test servers of a host; `gone` waits until Nova has done so.
     pub(super) fn clean_up(&self, cloud: &Cloud, host: &Asked, gone: bool, now: Timestamp) -> CleanUp {
-        CleanUp { test: self.clone(), cloud: cloud.clone(), host: host.clone(), gone, now }
+        CleanUp { test: self.clone(), cloud: cloud.clone(), host: host.clone(), gone, own_login: false, now }
     }
 
     fn server_name(&self, host: &Asked) -> String {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Asked, SmokeTest, overdue};
 use crate::{
     Result,
-    nova::{NovaClient, Server, ServerStatus, TaskState, guest_hostname},
+    nova::{NovaClient, Server, ServerStatus, ServiceState, TaskState, guest_hostname},
     operator::{Action, Cloud, Progress, acting, onboarding::RUNNING},
     runtime::{lock, shutdown::Chain},
 };
@@ -161,13 +161,32 @@ pub(in super::super) struct CleanUp {
     pub(super) cloud: Cloud,
     pub(super) host: Asked,
     pub(super) gone: bool,
+    /// Not with the login of the tests: those on the host only, which are all that ours sees.
+    pub(super) own_login: bool,
     pub(super) now: Timestamp,
 }
 
 impl CleanUp {
+    pub(in super::super) fn with_own_login(self) -> Self {
+        Self { own_login: true, ..self }
+    }
+
     pub(in super::super) fn identity(&self) -> String {
         let what = if self.gone { "remove" } else { "delete" };
         format!("onboarding/{what} test servers of {}", self.host.name)
+    }
+
+    /// Whether Nova has given the host's compute agent up.
+    fn is_dead(&self) -> bool {
+        let region = self.cloud.view.snapshot();
+        region.service_on(&self.host.host).is_some_and(|service| service.state == ServiceState::Down)
+    }
+
+    /// The test servers on the host, by our own login. It sees all servers there, and the names of the tests are exact.
+    async fn on_host(&self) -> Result<Vec<Server>> {
+        let mut here = self.cloud.nova.servers_on(&self.host.host).await?;
+        here.retain(|server| self.test.is_of(&self.host, &server.name) && server.status != ServerStatus::Deleted);
+        Ok(here)
     }
 
     async fn in_project(&self) -> Result<Progress> {
@@ -176,9 +195,10 @@ impl CleanUp {
 
     /// Deletes these, with a login that may do so.
     async fn delete_all(&self, login: &dyn NovaClient, servers: &[Server]) -> Result<Progress> {
-        let (deleting, left): (Vec<_>, Vec<_>) =
-            servers.iter().partition(|server| server.task == Some(TaskState::Deleting));
-        for server in left {
+        let is_deleting = |server: &&Server| server.task == Some(TaskState::Deleting);
+        // A host that died before it heard of a deletion never does it. Nova does once it knows, and is told again.
+        let again = self.is_dead();
+        for server in servers.iter().filter(|server| again || !is_deleting(server)) {
             match login.delete_server(&server.id).await {
                 Err(error) if error.is_not_found() => {}
                 answer => answer?,
@@ -187,8 +207,9 @@ impl CleanUp {
         if servers.is_empty() || !self.gone {
             return Ok(Progress::Done);
         }
-        let late = |server: &&Server| Some(still_deleting(server, self.test.overstays(server, self.now)?));
-        Ok(Progress::Underway(deleting.iter().find_map(late).unwrap_or_else(|| DELETING.to_owned())))
+        let late = |server| Some(still_deleting(server, self.test.overstays(server, self.now)?));
+        let late = servers.iter().filter(is_deleting).find_map(late);
+        Ok(Progress::Underway(late.unwrap_or_else(|| DELETING.to_owned())))
     }
 }
 
@@ -204,14 +225,15 @@ impl Action for CleanUp {
 
     async fn run(&self) -> Result<Progress> {
         self.test.forget_pace(&self.host);
+        if self.own_login {
+            return self.delete_all(self.cloud.nova.as_ref(), &self.on_host().await?).await;
+        }
         let error = match self.in_project().await {
             Ok(progress) => return Ok(progress),
             Err(error) => error,
         };
-        // A login that does not work must not keep a host from leaving. Our own sees all servers of the host, and the names
-        // of the tests are exact.
-        let mut here = self.cloud.nova.servers_on(&self.host.host).await?;
-        here.retain(|server| self.test.is_of(&self.host, &server.name) && server.status != ServerStatus::Deleted);
+        // A login that does not work must not keep a host from leaving.
+        let here = self.on_host().await?;
         if !here.is_empty() && error.is_transient() {
             return Err(error);
         }

@@ -6,6 +6,7 @@ differently is said by files in its state_path:
     lm_seconds   how long a live migration from here runs (default 2)
     lm_refuse    a live migration from here fails: of every guest if it is empty, else of those whose ids stand in it
     spawn_fail   no guest can be made
+    mute         no guest says anything on its console
 
 guests.json there lists the guests, for whoever plays the hypervisor's own side. It is replaced as a whole with every
 change, so that a new file is a change.
@@ -98,6 +99,8 @@ class CobaltDriver(fake.FakeLiveMigrateDriver, fake.FakeDriverWithoutFakeNodes):
         return ' 00:00:00 up 1 day,  0 users,  load average: 0.00, 0.00, 0.00'
 
     def get_console_output(self, context, instance):
+        if self._read('mute') is not None:
+            return ''
         return '[    0.000000] Linux version 6.12.0\n%s login: ' % instance.hostname
 
     def live_migration(self, context, instance, dest, post_method, recover_method, block_migration=False, migrate_data=None):
