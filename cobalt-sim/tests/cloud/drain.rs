@@ -839,6 +839,30 @@ async fn records_that_a_restart_of_a_compute_service_left_open_cost_minutes_and_
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_of_many_records_that_were_left_open_has_its_turn() {
+    let region = Region::builder().hosts(2).vms_per_host(0).cells([(64, 128)]).seed(4).build();
+    let rig = Rig::new(region).await;
+    let (hosts, world) = (rig.region.hosts(), rig.region.world());
+    for _ in 0..50 {
+        let vm = rig.region.boot(&hosts[1], "1").unwrap();
+        rig.nova.live_migrate(&vm, Some(&hosts[0]), BlockMigration::Auto).await.unwrap();
+        world.forget_migration(&vm);
+    }
+    let open = rig.nova.migrations(&hosts[0]).await.unwrap().into_iter().filter(|one| !one.phase.is_over()).count();
+    assert_eq!(open, 50);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    rig.ready_to_drain(&hosts[0]).await;
+    rig.disable(&hosts[0]).await;
+    let began = tokio::time::Instant::now();
+    rig.drains(with_concurrency(1));
+    rig.evict("first", &hosts[0]).await;
+    rig.drained("first").await;
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert_eq!(rig.nova.faults().calls("server"), 50, "once is enough");
+    assert_eq!(rig.nova.faults().calls("abort_migration"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_confirmation_that_takes_its_time_is_no_failure() {
     let timing = Timing { confirm: Duration::from_secs(90), ..Timing::default() };
     let rig = Rig::new(Region::builder().hosts(2).vms_per_host(2).timing(timing).seed(4).build()).await;

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     movability::{self, Movability},
     say,
-    seen::{DrainSeen, HostSeen, HostState, InFlight, has_moved, is_borne_out, is_disabled, is_over},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, has_moved, is_disabled, is_over},
     settings::{DrainSettings, stop_again},
     targets,
 };
@@ -268,14 +268,15 @@ fn judge_all(
 
 /// Whether a server that is not on the host any more has a move that is not at its end.
 fn is_on_its_way(seen: &DrainSeen, state: &HostState, id: &InstanceId, now: Timestamp) -> bool {
-    let Some(migration) = state.outgoing(&seen.host, id, now) else { return false };
-    match state.left.get(id) {
-        // Somebody's resize of long ago, confirmed or reverted since, whatever its record says.
-        Some(Some(server)) if has_moved(migration) => server.status == ServerStatus::VerifyResize,
-        Some(Some(server)) => is_borne_out(migration, server, now),
-        Some(None) => false,
-        None => !has_moved(migration),
+    let Some(migration) = state.newest(&seen.host, id).filter(|one| !one.phase.is_over()) else { return false };
+    if has_moved(migration) {
+        // Not somebody's resize of long ago, confirmed or reverted since, whatever its record says.
+        return state
+            .left
+            .get(id)
+            .is_some_and(|server| server.as_ref().is_some_and(|server| server.status == ServerStatus::VerifyResize));
     }
+    state.goes_on(migration, now) == Some(true)
 }
 
 struct Judge<'a> {
@@ -294,7 +295,6 @@ impl Judge<'_> {
         }
         let mut vm = Vm { record, memory_mb: known.map_or(0, |server| server.memory_mb), want: Want::Nothing };
         let outgoing = self.state.outgoing(&self.seen.host, id, self.now);
-        let outgoing = outgoing.filter(|one| known.is_none_or(|server| is_borne_out(one, server, self.now)));
         match (server, outgoing) {
             (Some(server), Some(migration)) if server.status != ServerStatus::VerifyResize => {
                 self.moves(&mut vm, migration);
@@ -616,7 +616,9 @@ fn follow_ups<'a>(vms: impl Iterator<Item = (&'a InstanceId, &'a Vm)>) -> Vec<St
 
 fn incoming_aborts(seen: &DrainSeen, state: &HostState, now: Timestamp) -> Vec<Step> {
     let waits = |one: &Migration| seen.stopping.get(&one.id).is_some_and(|again| *again > now);
-    let abortable = state.incoming(&seen.host, now).filter(|one| can_abort(one) && !waits(one));
+    // Nor those of which nobody knows yet whether they go on.
+    let known = state.incoming(&seen.host, now).filter(|one| state.goes_on(one, now) == Some(true));
+    let abortable = known.filter(|one| can_abort(one) && !waits(one));
     let step = |one: &Migration| Step::Abort { server: one.server.clone(), migration: one.id.clone(), incoming: true };
     abortable.map(step).collect()
 }

@@ -37,11 +37,6 @@ const MOVES: [&str; 9] = [
     "updating_migration",
 ];
 
-/// Whether a server says of itself that it moves, or has moved and waits for a yes.
-pub(crate) fn says_it_moves(server: &Server) -> bool {
-    matches!(of(server, BlockMigration::Auto), Movability::Moving | Movability::ToConfirm)
-}
-
 /// Looks at a server.
 pub(crate) fn of(server: &Server, block: BlockMigration) -> Movability {
     match &server.task {

@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use super::{
     groups::Groups,
     movability::{self, Movability},
-    seen::{DrainSeen, HostSeen, HostState, Room, has_moved, is_leftover, is_open, is_young},
+    seen::{DrainSeen, HostSeen, HostState, Room, bears_out, has_moved, is_young},
     settings::DrainSettings,
     targets,
 };
 use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
-    ids::{HostName, InstanceId, ProviderId},
-    nova::{NovaHypervisor, Resources, Server, ServerStatus, view},
+    ids::{HostName, InstanceId, MigrationId, ProviderId},
+    nova::{NovaClient, NovaHypervisor, Resources, Server, view},
     operator::{Cloud, CloudSeen, Snapshot, acting},
     runtime::shutdown::Chain,
 };
@@ -28,7 +28,7 @@ use crate::{
 /// How long an answer of Placement is good for. What it is asked for is advice; the scheduler decides.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// How many servers are asked in one look whether they move, because there are open records of old that say so.
+/// How many servers are asked in one look whether they move, because open records of old say so.
 const DOUBTED: usize = 20;
 
 /// What was asked not long ago, of one drain.
@@ -37,10 +37,8 @@ pub(super) struct Asked {
     candidates: BTreeMap<Shape, (Instant, Vec<(ProviderId, Resources)>)>,
     allocations: Option<(Instant, BTreeMap<InstanceId, Resources>)>,
     groups: Option<(Instant, Groups)>,
-    /// Servers of old records that turned out to be none of our business.
-    strangers: BTreeSet<InstanceId>,
-    /// Servers that do not move, whatever an open record of old says. A move that begins now has a new record.
-    resting: BTreeMap<InstanceId, (Instant, Option<Server>)>,
+    /// Open records of old that are about no move, and their servers, which said so. A move that begins has a new record.
+    resting: BTreeMap<MigrationId, Option<Server>>,
 }
 
 /// What a server takes of a host.
@@ -127,25 +125,12 @@ async fn look(
         Some(traits) => traits.names.clone(),
         None => seen.hypervisor.status.iter().flat_map(|status| status.traits.iter().flatten()).cloned().collect(),
     };
-    for id in unaccounted(seen, &state, asked, now) {
+    asked.resting.retain(|id, _| state.migrations.iter().any(|one| one.id == *id && !one.phase.is_over()));
+    for id in unaccounted(seen, &state, asked) {
         let answer = existing(nova.server(&id).await)?;
-        let waits = answer.as_ref().is_some_and(|server| server.status == ServerStatus::VerifyResize);
-        if !waits && !is_known(seen, &id) {
-            asked.strangers.insert(id.clone());
-        }
         state.left.insert(id, answer);
     }
-    asked.resting.retain(|_, (at, _)| at.elapsed() < GOOD_FOR);
-    for id in doubted(&state, now) {
-        let answer = match asked.resting.get(&id) {
-            Some((_, known)) => known.clone(),
-            None => existing(nova.server(&id).await)?,
-        };
-        if !answer.as_ref().is_some_and(movability::says_it_moves) {
-            asked.resting.entry(id.clone()).or_insert_with(|| (Instant::now(), answer.clone()));
-        }
-        state.left.insert(id, answer);
-    }
+    ask_doubted(nova.as_ref(), &mut state, asked, now).await?;
     if !seen.is_leaving()
         && let Err(error) = rooms(cloud, settings, seen, region, hypervisor, &mut state, asked).await
     {
@@ -165,30 +150,47 @@ fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
     }
 }
 
-/// Servers elsewhere of which a record says that they are on their way, and has said so for a while. So many at most: the
-/// records of the others are believed until it is their turn.
-fn doubted(state: &HostState, now: Timestamp) -> Vec<InstanceId> {
-    let old = state.migrations.iter().filter(|one| is_open(one, now) && !has_moved(one) && !is_young(one, now));
-    let elsewhere = |id: &&InstanceId| !state.left.contains_key(id) && !state.servers.iter().any(|one| one.id == **id);
-    let ids: BTreeSet<&InstanceId> = old.map(|one| &one.server).filter(elsewhere).collect();
-    ids.into_iter().take(DOUBTED).cloned().collect()
-}
-
-fn is_known(seen: &DrainSeen, id: &InstanceId) -> bool {
-    let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
-    records.into_iter().any(|record| record.id == id.as_str() && !record.state.is_finished())
+/// Asks the servers elsewhere of which an open record of old says that they are on their way, the newest first. So many in
+/// one look at most: those to the host are believed until it is their turn, which it is soon, because one answer about a
+/// record whose server rests is enough.
+async fn ask_doubted(
+    nova: &dyn NovaClient,
+    state: &mut HostState,
+    asked: &mut Asked,
+    now: Timestamp,
+) -> crate::Result<()> {
+    let mut may_ask = DOUBTED;
+    for one in state.migrations.iter().filter(|one| !one.phase.is_over()) {
+        let known = state.left.contains_key(&one.server) || state.servers.iter().any(|here| here.id == one.server);
+        if !known && !is_young(one, now) {
+            let answer = match asked.resting.get(&one.id) {
+                Some(answer) => answer.clone(),
+                None if may_ask == 0 => continue,
+                None => {
+                    may_ask -= 1;
+                    existing(nova.server(&one.server).await)?
+                }
+            };
+            state.left.insert(one.server.clone(), answer);
+        }
+        if let Some(answer) = state.left.get(&one.server)
+            && !is_young(one, now)
+            && !answer.as_ref().is_some_and(|server| bears_out(server, one))
+        {
+            asked.resting.insert(one.id.clone(), answer.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Servers that are not on the host and about which something is to be known: those that were there, and those that
 /// wait for a yes to having moved away.
-fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked, now: Timestamp) -> BTreeSet<InstanceId> {
+fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked) -> BTreeSet<InstanceId> {
     let here: BTreeSet<&InstanceId> = state.servers.iter().map(|server| &server.id).collect();
     let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
     let were_here = records.filter(|record| !record.state.is_finished()).map(|record| InstanceId::new(&record.id));
     let waiting = state.migrations.iter().filter(|one| one.source == seen.host && has_moved(one));
-    let waiting = waiting
-        .filter(|one| !(is_leftover(one, now) && asked.strangers.contains(&one.server)))
-        .map(|one| one.server.clone());
+    let waiting = waiting.filter(|one| !asked.resting.contains_key(&one.id)).map(|one| one.server.clone());
     were_here.chain(waiting).filter(|id| !here.contains(id)).collect()
 }
 

@@ -8,20 +8,18 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::movability;
+use super::movability::{self, Movability};
 use crate::{
     api::{Condition, ConditionStatus, Eviction, Hypervisor, condition_types, conditions, labels},
     ids::{HostName, InstanceId, MigrationId, ProviderId},
-    nova::{ComputeService, Migration, MigrationPhase, Resources, Server, ServiceState},
+    nova::{BlockMigration, ComputeService, Migration, MigrationPhase, Resources, Server, ServerStatus, ServiceState},
     operator::{AgentSeen, Outcome},
 };
 
-/// A migration record that nobody has touched for this long is a leftover of something that broke, not a move.
-const LEFTOVER: Duration = Duration::from_secs(6 * 3600);
-
 /// A record as young as this is believed alone: the server may have been read before the move began. An older one is
-/// believed if the server says so too. A compute service that starts again takes the mark off the servers it finds
-/// moving, and leaves their records open.
+/// believed if the server says so too, however old it is: Nova does not touch the record of a move that is queued, nor that
+/// of one that copies a large disk. A compute service that starts again takes the mark off the servers it finds moving,
+/// and leaves their records open.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// Everything a [`decide`](super::decide) may base its decision on.
@@ -206,27 +204,28 @@ pub(super) fn is_held(eviction: &Eviction) -> bool {
 }
 
 impl HostState {
-    /// Migrations to the host that are not over.
+    /// Migrations to the host that are not over. Those of which nobody knows yet whether they go on are among them.
     pub(super) fn incoming<'a>(&'a self, host: &'a HostName, now: Timestamp) -> impl Iterator<Item = &'a Migration> {
         let to_here = move |one: &&Migration| one.destination.as_ref() == Some(host) && one.source != *host;
-        let open = self.migrations.iter().filter(to_here).filter(move |one| is_open(one, now));
-        open.filter(move |one| self.bears_out(one, now))
+        let open = self.migrations.iter().filter(to_here).filter(|one| !one.phase.is_over());
+        open.filter(move |one| self.goes_on(one, now) != Some(false))
     }
 
-    /// Whether the server of an open record, on the host or not, says that it moves. One that was not asked for may.
-    fn bears_out(&self, migration: &Migration, now: Timestamp) -> bool {
+    /// Whether an open record is about a move that goes on, by the word of its server, on the host or not; `None` if that
+    /// was not asked yet.
+    pub(super) fn goes_on(&self, migration: &Migration, now: Timestamp) -> Option<bool> {
         let here = self.servers.iter().find(|server| server.id == migration.server);
         match (here, self.left.get(&migration.server)) {
-            (Some(server), _) | (None, Some(Some(server))) => is_borne_out(migration, server, now),
-            (None, Some(None)) => false,
-            (None, None) => true,
+            (Some(server), _) | (None, Some(Some(server))) => Some(is_borne_out(migration, server, now)),
+            (None, Some(None)) => Some(false),
+            (None, None) => is_young(migration, now).then_some(true),
         }
     }
 
-    /// The newest migration of a server away from the host, if it is not over.
+    /// The newest migration of a server away from the host, if it goes on.
     pub(super) fn outgoing(&self, host: &HostName, server: &InstanceId, now: Timestamp) -> Option<&Migration> {
-        let newest = self.newest(host, server)?;
-        (is_open(newest, now) || has_moved(newest)).then_some(newest)
+        let newest = self.newest(host, server).filter(|one| !one.phase.is_over())?;
+        (self.goes_on(newest, now) == Some(true)).then_some(newest)
     }
 
     /// The newest migration of a server away from the host, if it is over.
@@ -234,7 +233,7 @@ impl HostState {
         self.newest(host, server).filter(|one| one.phase.is_over())
     }
 
-    fn newest(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
+    pub(super) fn newest(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
         self.migrations.iter().find(|one| one.source == *host && one.server == *server)
     }
 
@@ -250,22 +249,21 @@ pub(super) fn has_moved(migration: &Migration) -> bool {
     matches!(migration.phase, MigrationPhase::Unconfirmed | MigrationPhase::Confirming)
 }
 
-/// Whether a record is about a move that may go on.
-pub(super) fn is_open(migration: &Migration, now: Timestamp) -> bool {
-    !migration.phase.is_over() && !is_leftover(migration, now)
-}
-
 /// Whether an open record is about a move that goes on: its server says so too, or it is too young to ask for that.
 pub(super) fn is_borne_out(migration: &Migration, server: &Server, now: Timestamp) -> bool {
-    movability::says_it_moves(server) || is_young(migration, now)
+    bears_out(server, migration) || is_young(migration, now)
+}
+
+/// Whether a server says what an open record of it says: that it moves, or has moved and waits for a yes.
+pub(super) fn bears_out(server: &Server, migration: &Migration) -> bool {
+    if has_moved(migration) {
+        return server.status == ServerStatus::VerifyResize;
+    }
+    movability::of(server, BlockMigration::Auto) == Movability::Moving
 }
 
 pub(super) fn is_young(migration: &Migration, now: Timestamp) -> bool {
     touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) < YOUNG)
-}
-
-pub(super) fn is_leftover(migration: &Migration, now: Timestamp) -> bool {
-    touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) > LEFTOVER)
 }
 
 fn touched(migration: &Migration) -> Option<Timestamp> {

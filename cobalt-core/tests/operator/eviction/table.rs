@@ -225,15 +225,52 @@ fn one_that_has_ended_rests_until_libvirt_has_instances_again() {
 
 #[test]
 fn a_leftover_record_of_years_ago_holds_nothing_up() {
-    let mut old = migration(1, "gone", MigrationKind::Live, MigrationPhase::Preparing);
+    let mut old = migration(1, "b", MigrationKind::Live, MigrationPhase::Preparing);
     (old.source, old.destination) = ("hv-9".into(), Some("hv-1".into()));
     let mut seen = with_servers(Vec::new());
+    let mut look = |left: Option<Option<Server>>| {
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.migrations = vec![old.clone()];
+            state.left = left.into_iter().map(|server| ("b".into(), server)).collect();
+        }
+        let plan = decide(&seen, &settings(1), at(7 * 3600));
+        (plan.empty, plan.steps.len())
+    };
+    let rests = Server { host: Some("hv-9".into()), ..server("b", ServerStatus::Active) };
+    // One that its owner resized long after does not move either.
+    let waits = Server { status: ServerStatus::VerifyResize, ..rests.clone() };
+    assert_eq!([Some(rests), Some(waits), None].map(|answer| look(Some(answer))), [(true, 0); 3]);
+    assert_eq!(look(None), (false, 0), "its server was not asked yet: nothing is stopped, and nothing ends");
+}
+
+#[test]
+fn a_move_that_nova_has_not_touched_for_hours_is_a_move_while_its_server_says_so() {
+    let hours = |hours: u64| hours * 3600;
+    let mut coming = migration(1, "b", MigrationKind::Resize, MigrationPhase::Running);
+    (coming.source, coming.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut seen = with_servers(Vec::new());
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.migrations = vec![old];
+        state.migrations = vec![coming];
+        state.left =
+            [("b".into(), Some(Server { host: Some("hv-9".into()), ..server("b", ServerStatus::Resize) }))].into();
     }
-    let fresh = decide(&seen, &settings(1), at(60));
-    assert_eq!((fresh.empty, fresh.steps.len()), (false, 1), "stopped while it is young");
-    assert!(decide(&seen, &settings(1), at(7 * 3600)).empty);
+    let plan = decide(&seen, &settings(1), at(hours(9)));
+    assert!(!plan.empty, "its disk is large");
+    assert_eq!(reason(&plan, "IncomingMigrationsSettled").1, "WaitingForIncomingMigrations");
+
+    let copies = migration(1, "a", MigrationKind::Cold, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Resize), copies);
+    looks.look(0, &Outcome::Done);
+    let (_, record) = looks.look(hours(9), &Outcome::Done);
+    assert_eq!(record.state, InstanceState::Overdue, "{record:?}");
+    assert!(!record.error.unwrap().contains("reset"), "that would harm it");
+
+    let queues = migration(1, "a", MigrationKind::Live, MigrationPhase::Queued);
+    let mut looks = Looks::at(server("a", ServerStatus::Migrating), queues);
+    for seconds in [0, hours(1), hours(9)] {
+        let (steps, record) = looks.look(seconds, &Outcome::Done);
+        assert_eq!((steps, record.state, record.error), (vec![], InstanceState::Queued, None), "{seconds}");
+    }
 }
 
 #[test]
