@@ -723,6 +723,32 @@ async fn of_two_evictions_of_one_host_the_older_works_and_both_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_eviction_begins_when_an_older_one_that_is_deleted_has_stopped_its_moves() {
+    let timing = Timing { copy_per_gib: Duration::from_secs(10), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(5).timing(timing).seed(4).build()).await;
+    let host = rig.region.hosts()[0].clone();
+    // One is shut off: its move cannot be stopped, and is awaited.
+    rig.region.world().guest_shutdown(&rig.servers_on(&host).await[0]).unwrap();
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    rig.evict("by-hand", &host).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    rig.evict(host.as_str(), &host).await;
+    rig.drains(with_concurrency(5));
+    rig.wait("moving", async || rig.region.world().migrating().len() == 5).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    rig.evictions().delete("by-hand", &DeleteParams::default()).await.unwrap();
+    let before = rig.nova.migrations(&host).await.unwrap().len();
+    rig.drained(host.as_str()).await;
+    assert!(rig.evictions().get_opt("by-hand").await.unwrap().is_none());
+    // Newest first: what came after that was not stopped.
+    let all = rig.nova.migrations(&host).await.unwrap();
+    let later = &all[..all.len() - before];
+    assert!(!later.is_empty() && later.iter().all(|one| one.phase == MigrationPhase::Completed), "{later:?}");
+    assert!(rig.most_at_once(&host).await <= 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_of_an_earlier_program_is_taken_over_and_its_failure_is_no_end() {
     let rig = Rig::new(Region::builder().hosts(2).vms_per_host(2).seed(4).build()).await;
     let host = rig.region.hosts()[0].clone();

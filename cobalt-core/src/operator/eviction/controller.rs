@@ -282,7 +282,8 @@ impl Context {
         Ok(())
     }
 
-    /// Another Eviction of the same host that is older and not over.
+    /// Another Eviction of the same host that is older and not over. One that is being deleted and has moves under way would
+    /// stop what we begin meanwhile.
     fn older(&self, mine: &Eviction) -> Option<String> {
         let age = |one: &Eviction| (one.metadata.creation_timestamp.as_ref().map(|at| at.0), one.name_any());
         let over = |one: &Eviction| {
@@ -292,7 +293,9 @@ impl Context {
         let others = self.drains.evictions.keys().into_iter().filter_map(|key| self.drains.evictions.get(&key));
         let same =
             others.filter(|one| one.spec.hypervisor == mine.spec.hypervisor && one.name_any() != mine.name_any());
-        let older = same.filter(|one| one.metadata.deletion_timestamp.is_none() && !over(one) && age(one) < age(mine));
+        let works = |one: &Arc<Eviction>| one.metadata.deletion_timestamp.is_none() && !over(one);
+        let ends = |one: &Arc<Eviction>| one.metadata.deletion_timestamp.is_some() && is_held(one);
+        let older = same.filter(|one| (works(one) || ends(one)) && age(one) < age(mine));
         older.min_by_key(|one| age(one)).map(|one| one.name_any())
     }
 

@@ -199,23 +199,24 @@ fn leaving(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp, plan: &mu
         plan.hold = !matches!(seen.cloud, HostSeen::Absent(_));
         return;
     };
-    let vms = judge_all(seen, state, settings, now);
-    // Not what others have begun, such as a resize that its owner has not confirmed.
-    let ours: BTreeSet<&str> = seen
-        .eviction
-        .status
-        .iter()
-        .flat_map(EvictionStatus::instances)
-        .filter(|record| !record.state.is_finished())
-        .map(|record| record.id.as_str())
-        .collect();
-    let mine: Vec<(&InstanceId, &Vm)> =
-        vms.iter().filter(|(id, vm)| vm.record.state.is_under_way() && ours.contains(id.as_str())).collect();
-    plan.hold = !mine.is_empty();
+    // Not what others begin now. One that was to be moved and moves since before may have been asked to by a pass that died
+    // before it wrote that down.
+    let began = |record: &EvictedInstance| {
+        let mut open = state.migrations.iter().filter(|one| !one.phase.is_over());
+        open.find(|one| one.server.as_str() == record.id).and_then(|one| one.created_at)
+    };
+    let is_ours = |record: &EvictedInstance| {
+        !record.state.is_finished() && (record.state.is_under_way() || began(record).is_none_or(|at| at <= since))
+    };
+    let written = seen.eviction.status.iter().flat_map(EvictionStatus::instances).cloned();
+    let (ours, others): (Vec<EvictedInstance>, Vec<EvictedInstance>) = written.partition(is_ours);
+    let mut vms = judge_all(seen, state, settings, now);
+    vms.retain(|id, _| ours.iter().any(|record| record.id == id.as_str()));
+    plan.hold = vms.values().any(|vm| vm.record.state.is_under_way());
     if seen.outcomes.is_empty() {
-        plan.steps = follow_ups(mine.into_iter());
+        plan.steps = follow_ups(vms.iter());
     }
-    plan.status.instances = Some(kept(vms.into_values().map(|vm| vm.record)));
+    plan.status.instances = Some(kept(others.into_iter().chain(vms.into_values().map(|vm| vm.record))));
 }
 
 /// What is wanted of one server.

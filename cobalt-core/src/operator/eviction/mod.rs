@@ -56,12 +56,13 @@
 //! # Deleting an Eviction
 //!
 //! While it has moves under way, an Eviction has a finalizer. When it is deleted, nothing new begins; live migrations are
-//! stopped, those past the point of return and cold ones are seen to their end. After
+//! stopped, those past the point of return and cold ones are seen to their end. Moves that begin now are others'. After
 //! [`release`](DrainSettings::release) it goes all the same, with a warning: a deletion never hangs.
 //!
 //! # Several Evictions of one host
 //!
-//! The oldest works; the others say so, ask nobody, and have their turn when it has ended.
+//! The oldest works; the others say so, ask nobody, and have their turn when it has ended, or was deleted and is not held
+//! any more.
 
 mod act;
 mod controller;

@@ -300,6 +300,37 @@ fn a_deleted_eviction_stops_what_moves_and_goes_in_time() {
     assert!(!late.hold && late.steps.is_empty(), "a deletion never hangs");
 }
 
+#[test]
+fn a_deleted_eviction_leaves_alone_what_others_begin() {
+    let mut eviction = testing::eviction("hv-1").running().build();
+    eviction.metadata.deletion_timestamp = Some(Time(at(50)));
+    eviction.metadata.finalizers = Some(vec![labels::EVICTION_FINALIZER.into()]);
+    let record = |(id, state): (&str, InstanceState)| EvictedInstance { id: id.into(), state, ..Default::default() };
+    let records = [("a", InstanceState::Pending), ("b", InstanceState::Pending), ("c", InstanceState::Waiting)];
+    eviction.status = Some(EvictionStatus { instances: Some(records.map(record).into()), ..Default::default() });
+    let moves = |number: usize, id: &str, seconds: u64| {
+        let running = migration(number, id, MigrationKind::Live, MigrationPhase::Running);
+        Migration { created_at: Some(at(seconds)), updated_at: Some(at(seconds)), ..running }
+    };
+    let state = HostState {
+        servers: ["a", "b", "c"].map(|id| server(id, ServerStatus::Migrating)).into(),
+        migrations: vec![moves(3, "c", 52), moves(2, "b", 51), moves(1, "a", 49)],
+        ..HostState::default()
+    };
+    let mut seen = seen(eviction, state);
+    let plan = decide(&seen, &settings(8), at(55));
+    // A pass that died may have asked it to move and not have written that down.
+    assert_eq!(plan.steps, [Step::Abort { server: "a".into(), migration: "1".into(), incoming: false }]);
+    let mut eviction = (*seen.eviction).clone();
+    eviction.status = Some(plan.status);
+    seen.eviction = Arc::new(eviction);
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.migrations[2].phase = MigrationPhase::Cancelled;
+        state.servers[0].status = ServerStatus::Active;
+    }
+    assert!(!decide(&seen, &settings(8), at(60)).hold, "the others are not awaited either");
+}
+
 /// Over what is to be said about a host that Nova finds empty for the second time.
 fn emptied(agent: AgentSeen, service_up: bool, minutes: u64) -> (bool, String, String) {
     let mut seen = with_servers(Vec::new());
