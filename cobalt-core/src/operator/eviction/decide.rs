@@ -486,8 +486,9 @@ impl Judge<'_> {
             return;
         }
         let ends = outgoing.is_some_and(|migration| migration.kind == MigrationKind::Live);
-        let settling = ends || matches!(server.status, ServerStatus::Resize | ServerStatus::Migrating);
-        if settling && record.state.is_under_way() {
+        // It may be on its way back as well.
+        let settles = ends || movability::of(server, self.settings.block_migration) == Movability::Moving;
+        if settles && (record.state.is_under_way() || outgoing.is_some()) {
             self.arrives(record);
             return;
         }
@@ -561,6 +562,7 @@ impl Judge<'_> {
         let ended = self.state.ended(&self.seen.host, &server.id);
         match ended.map(|migration| &migration.phase) {
             _ if record.aborted_at.is_some() => format!("{}, and was stopped", self.why_stopped()),
+            Some(MigrationPhase::Completed) => "its move was taken back".into(),
             Some(MigrationPhase::Cancelled) => "somebody stopped its migration".into(),
             Some(MigrationPhase::Failed) => match &server.fault {
                 Some(fault) => format!("its migration failed: {fault}"),
@@ -586,9 +588,11 @@ fn overdue(record: &mut EvictedInstance, why: &str) {
     (record.state, record.error, record.retry_at) = (InstanceState::Overdue, Some(why.into()), None);
 }
 
-/// Whether an instance that rests should have moved. One that was resized to this host has come, and need not.
+/// Whether an instance that rests should have moved. One that was resized to this host has come, and need not; neither need
+/// one that has come back from a resize that was begun before.
 fn was_to_move(record: &EvictedInstance) -> bool {
     match record.state {
+        _ if record.attempts == 0 => false,
         InstanceState::Queued | InstanceState::Migrating | InstanceState::Aborting => true,
         InstanceState::Overdue => record.error.as_deref() != Some(UNCLEAN),
         _ => false,

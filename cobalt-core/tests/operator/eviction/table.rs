@@ -623,3 +623,31 @@ fn what_keeps_the_drain_waiting_for_room_is_said() {
     let (_, message) = said(&seen, &settings);
     assert!(message.contains("out of the question (2 disabled)"), "{message}");
 }
+
+#[test]
+fn a_server_whose_owner_takes_its_resize_back_has_not_moved() {
+    let reverts = migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing);
+    // The drain has not asked for anything yet.
+    let mut looks = Looks::at(server("a", ServerStatus::Active), reverts);
+    looks.settings.concurrency = 2;
+    looks.state().migrations.clear();
+    looks.look(0, &Outcome::Underway(String::new()));
+    looks.state().migrations = vec![migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing)];
+    let back = Server {
+        host: Some("hv-2".into()),
+        task: Some(TaskState::Other("resize_reverting".into())),
+        ..server("a", ServerStatus::Other("REVERT_RESIZE".into()))
+    };
+    let here = looks.state().servers.remove(0);
+    looks.state().left = [("a".into(), Some(back))].into();
+    for seconds in [10, 3000] {
+        let (_, record) = looks.look(seconds, &Outcome::Done);
+        assert_eq!(record.state, InstanceState::Migrating, "it is about to be here: {record:?}");
+    }
+    looks.state().left.clear();
+    looks.state().servers.push(here);
+    looks.state().migrations[0].phase = MigrationPhase::Completed;
+    let (steps, record) = looks.look(3010, &Outcome::Done);
+    assert!(steps.iter().any(|step| step.key() == "move a"), "{record:?}");
+    assert_eq!(record.attempts, 1, "and what its owner did was no attempt");
+}
