@@ -365,10 +365,14 @@ impl Judge<'_> {
     /// It is here and has no migration.
     fn rests(&self, vm: &mut Vm, server: &Server) {
         let now = self.now;
-        match movability::of(server, self.settings.block_migration) {
+        let known = vm.record.state.is_under_way() || vm.record.error.as_deref() == Some(STUCK);
+        let movability = match movability::of(server, self.settings.block_migration) {
+            Movability::Moving if !known && self.comes(server) => Movability::Busy("it has just come here".into()),
+            other => other,
+        };
+        match movability {
             Movability::Moving => {
                 let record = &mut vm.record;
-                let known = record.state.is_under_way() || record.error.as_deref() == Some(STUCK);
                 if !known {
                     record.attempts = record.attempts.max(1);
                     record.requested_at = Some(time(now));
@@ -407,6 +411,14 @@ impl Judge<'_> {
             }
             Movability::Ready(how) => self.ready(vm, server, how),
         }
+    }
+
+    /// Whether a server that moves does so because it was moved to this host, and that is not at its end.
+    fn comes(&self, server: &Server) -> bool {
+        let late = |one: &Migration| matches!(one.phase, MigrationPhase::Running | MigrationPhase::Finishing);
+        let to_here =
+            |one: &Migration| one.destination.as_ref() == Some(&self.seen.host) && one.source != self.seen.host;
+        self.state.migrations.iter().any(|one| one.server == server.id && late(one) && to_here(one))
     }
 
     fn ready(&self, vm: &mut Vm, server: &Server, how: MoveKind) {

@@ -45,8 +45,8 @@
 //! `Overdue` is one that takes too long and does not stop, or cannot be stopped, whether it moves or is confirmed. It is
 //! waited for, but has no place any more.
 //!
-//! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted. One that waits too long is
-//! blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
+//! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted, or has just been moved here. One
+//! that waits too long is blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
 //!
 //! Nova's word counts, not ours: a server that Nova says is moving is moving, whoever asked for it, and one that is
 //! elsewhere has moved. So a crash between asking and writing down forgets at most a number, and nothing is asked to

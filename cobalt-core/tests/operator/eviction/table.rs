@@ -651,3 +651,21 @@ fn a_server_whose_owner_takes_its_resize_back_has_not_moved() {
     assert!(steps.iter().any(|step| step.key() == "move a"), "{record:?}");
     assert_eq!(record.attempts, 1, "and what its owner did was no attempt");
 }
+
+#[test]
+fn a_server_that_was_resized_to_the_host_has_not_failed_to_leave_it() {
+    let mut coming = migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing);
+    (coming.source, coming.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut finishing = server("a", ServerStatus::Resize);
+    finishing.task = Some(TaskState::Other("resize_finish".into()));
+    let mut looks = Looks::at(finishing, coming);
+    looks.settings.concurrency = 2;
+    let (_, record) = looks.look(0, &Outcome::Done);
+    assert_eq!((&record.state, record.attempts), (&InstanceState::Waiting, 0), "{record:?}");
+    // Its owner was quick to say yes.
+    looks.state().migrations[0].phase = MigrationPhase::Completed;
+    looks.state().servers[0] = server("a", ServerStatus::Active);
+    let (steps, record) = looks.look(5, &Outcome::Done);
+    assert_eq!(steps.iter().map(Step::key).collect::<Vec<_>>(), ["move a"], "{record:?}");
+    assert_eq!((&record.state, record.attempts), (&InstanceState::Queued, 1));
+}
