@@ -304,7 +304,7 @@ impl Context {
         seen.elsewhere = self.elsewhere(name, &flights);
         let plan = decide(seen, &self.drains.settings, now);
         let mine = in_flight(&plan);
-        if mine.total == 0 {
+        if mine == InFlight::default() {
             flights.remove(name);
         } else {
             flights.insert(name.to_owned(), mine);
@@ -319,19 +319,13 @@ impl Context {
         if settings.region_concurrency == 0 && settings.target_concurrency == 0 {
             return sum;
         }
-        let mut add = |flight: InFlight| {
-            sum.total += flight.total;
-            for (host, count) in flight.to {
-                *sum.to.entry(host).or_default() += count;
-            }
-        };
         let known = lock(&self.memories);
         for key in self.drains.evictions.keys().into_iter().filter(|key| key.name != name) {
             match (flights.get(&key.name), self.drains.evictions.get(&key)) {
-                (Some(flight), _) => add(flight.clone()),
+                (Some(flight), _) => sum.add(flight),
                 (None, Some(eviction)) if !known.contains_key(&key.name) => {
                     let status = eviction.status.clone().unwrap_or_default();
-                    add(in_flight(&DrainPlan { status, ..DrainPlan::default() }));
+                    sum.add(&in_flight(&DrainPlan { status, ..DrainPlan::default() }));
                 }
                 _ => {}
             }

@@ -1,6 +1,7 @@
 //! What to do next about a drain, and what to say about it: a pure function.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     movability::{self, Movability},
     say,
-    seen::{DrainSeen, HostSeen, HostState, InFlight, has_moved, is_disabled, is_over},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, Moves, Room, has_moved, is_disabled, is_over},
     settings::{DrainSettings, stop_again},
     targets,
 };
@@ -648,17 +649,16 @@ fn starts(
     state: &HostState,
     settings: &DrainSettings,
 ) -> Vec<Step> {
-    let mine: Vec<&Vm> = vms.values().filter(|vm| vm.record.state.is_in_flight()).collect();
-    let limit = settings.concurrency_for(&state.traits);
-    // Those that take too long have lost their places, but not more of them than there are places.
-    let overdue = vms.values().filter(|vm| vm.record.state == InstanceState::Overdue).count();
-    let mut free = limit.saturating_sub(mine.len()).min((2 * limit).saturating_sub(mine.len() + overdue));
-    if settings.region_concurrency > 0 {
-        free = free.min(settings.region_concurrency.saturating_sub(seen.elsewhere.total + mine.len()));
+    let mut flight = InFlight::default();
+    for vm in vms.values() {
+        flight.record(&vm.record);
     }
-    let mut to = seen.elsewhere.to.clone();
-    for target in mine.iter().filter_map(|vm| vm.record.target.as_deref()) {
-        *to.entry(HostName::from(target)).or_default() += 1;
+    let (mine, limit) = (flight.all, settings.concurrency_for(&state.traits));
+    // Those that take too long have lost their places, but not more of them than there are places.
+    let mut free = limit.saturating_sub(mine.placed).min((2 * limit).saturating_sub(mine.placed + mine.overdue));
+    flight.add(&seen.elsewhere);
+    if settings.region_concurrency > 0 {
+        free = free.min(flight.all.free(settings.region_concurrency));
     }
     let mut wanted: Vec<(i32, InstanceId, MoveKind)> = vms
         .iter()
@@ -680,20 +680,18 @@ fn starts(
                 continue;
             };
             let tries = usize::try_from(attempts).unwrap_or(0);
-            let open =
-                room.iter().filter(|room| to.get(&room.host).copied().unwrap_or(0) < settings.target_concurrency);
-            let mut open: Vec<_> = open.collect();
+            let mut open: Vec<&Room> =
+                room.iter().filter(|room| flight.to(&room.host).free(settings.target_concurrency) > 0).collect();
             open.sort_by_key(|room| {
-                let taken = to.get(&room.host).copied().unwrap_or(0);
-                (taken, std::cmp::Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), room.host.clone())
+                let Moves { placed, overdue } = flight.to(&room.host);
+                (placed + overdue, Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), &room.host)
             });
             if open.is_empty() {
                 continue;
             }
             // After a failure another one, if there is another.
-            let chosen = open[tries % open.len()].host.clone();
-            *to.entry(chosen.clone()).or_default() += 1;
-            target = Some(chosen);
+            target = Some(open[tries % open.len()].host.clone());
+            flight.place(target.as_ref());
         }
         steps.push(Step::Start { server, how, target });
     }
@@ -703,18 +701,12 @@ fn starts(
 /// What moves in a drain after these steps, for the limits of the others.
 pub(super) fn in_flight(plan: &DrainPlan) -> InFlight {
     let mut flight = InFlight::default();
-    for record in plan.status.instances().iter().filter(|record| record.state.is_in_flight()) {
-        flight.total += 1;
-        if let Some(target) = record.target.as_deref() {
-            *flight.to.entry(HostName::from(target)).or_default() += 1;
-        }
+    for record in plan.status.instances() {
+        flight.record(record);
     }
     for step in &plan.steps {
         if let Step::Start { target, .. } = step {
-            flight.total += 1;
-            if let Some(target) = target {
-                *flight.to.entry(target.clone()).or_default() += 1;
-            }
+            flight.place(target.as_ref());
         }
     }
     flight

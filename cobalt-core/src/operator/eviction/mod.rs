@@ -43,7 +43,7 @@
 //! ```
 //!
 //! `Overdue` is one that takes too long and does not stop, or cannot be stopped, whether it moves or is confirmed. It is
-//! waited for, but has no place any more.
+//! waited for, but has no place any more. It still counts where moves of several drains do: in the region, and to one host.
 //!
 //! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted, or has just been moved here. One
 //! that waits too long is blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
@@ -81,6 +81,6 @@ pub(super) use self::controller::{Drains, take_over};
 pub use self::{
     decide::{DrainPlan, Step, decide},
     plan::{EvictionPlan, PlanOptions, PlannedMove, Risk, plan},
-    seen::{DrainSeen, HostSeen, HostState, InFlight, LibvirtWord, Room},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, LibvirtWord, Moves, Room},
     settings::{BlockMigrationWord, DrainArgs, DrainSettings},
 };

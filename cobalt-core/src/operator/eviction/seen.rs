@@ -10,7 +10,10 @@ use jiff::Timestamp;
 
 use super::movability::{self, Movability};
 use crate::{
-    api::{Condition, ConditionStatus, Eviction, Hypervisor, condition_types, conditions, labels},
+    api::{
+        Condition, ConditionStatus, EvictedInstance, Eviction, Hypervisor, InstanceState, condition_types, conditions,
+        labels,
+    },
     ids::{HostName, InstanceId, MigrationId, ProviderId},
     nova::{BlockMigration, ComputeService, Migration, MigrationPhase, Resources, Server, ServerStatus, ServiceState},
     operator::{AgentSeen, Outcome},
@@ -93,13 +96,81 @@ pub struct Room {
     pub free: Resources,
 }
 
-/// What moves elsewhere at this moment.
+/// What moves at one moment, in several drains together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
     /// All moves.
-    pub total: usize,
+    pub all: Moves,
     /// The moves whose target is known, by target.
-    pub to: BTreeMap<HostName, usize>,
+    pub to: BTreeMap<HostName, Moves>,
+}
+
+/// Moves, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Those that have a place.
+    pub placed: usize,
+    /// Those that take too long.
+    pub overdue: usize,
+}
+
+impl Moves {
+    /// How many more may begin. Each that goes on counts, also one that takes too long. But where such ones have filled
+    /// the limit, a single other goes on beside them: one that never ends must not be the end of all the others.
+    ///
+    /// ```
+    /// use cobalt_core::operator::eviction::Moves;
+    ///
+    /// assert_eq!(Moves { placed: 1, overdue: 1 }.free(3), 1);
+    /// assert_eq!(Moves { placed: 1, overdue: 2 }.free(3), 0);
+    /// assert_eq!(Moves { placed: 0, overdue: 3 }.free(3), 1);
+    /// assert_eq!(Moves { placed: 0, overdue: 4 }.free(3), 0);
+    /// ```
+    pub fn free(self, limit: usize) -> usize {
+        let beside = usize::from(self.placed == 0 && self.overdue == limit);
+        limit.saturating_sub(self.placed + self.overdue) + beside
+    }
+
+    fn add(&mut self, more: Self) {
+        self.placed += more.placed;
+        self.overdue += more.overdue;
+    }
+}
+
+impl InFlight {
+    /// What moves to a host.
+    pub fn to(&self, host: &HostName) -> Moves {
+        self.to.get(host).copied().unwrap_or_default()
+    }
+
+    /// Counts a move that has a place.
+    pub(super) fn place(&mut self, target: Option<&HostName>) {
+        self.count(target, Moves { placed: 1, overdue: 0 });
+    }
+
+    /// Counts what an instance says of its move, if it has one.
+    pub(super) fn record(&mut self, record: &EvictedInstance) {
+        if record.state.is_under_way() {
+            let overdue = usize::from(record.state == InstanceState::Overdue);
+            let target = record.target.as_deref().map(HostName::from);
+            self.count(target.as_ref(), Moves { placed: 1 - overdue, overdue });
+        }
+    }
+
+    fn count(&mut self, target: Option<&HostName>, moves: Moves) {
+        self.all.add(moves);
+        if let Some(target) = target {
+            self.to.entry(target.clone()).or_default().add(moves);
+        }
+    }
+
+    /// Counts what moves elsewhere too.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.all.add(other.all);
+        for (host, moves) in &other.to {
+            self.to.entry(host.clone()).or_default().add(*moves);
+        }
+    }
 }
 
 /// What libvirt says of the number of instances, through the host's agent.

@@ -11,7 +11,7 @@ use cobalt_core::{
     },
     operator::{
         AgentSeen, Outcome,
-        eviction::{DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Room, Step, decide},
+        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Moves, Room, Step, decide},
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -128,7 +128,8 @@ fn limits_of_the_region_and_of_targets_are_shared_with_others() {
     if let HostSeen::Known(state) = &mut seen.cloud {
         state.room = ["a", "b", "c", "d"].map(|id| (InstanceId::from(id), rooms.clone())).into();
     }
-    seen.elsewhere = InFlight { total: 2, to: [(HostName::from("hv-2"), 1)].into() };
+    let moves = |placed, overdue| Moves { placed, overdue };
+    seen.elsewhere = InFlight { all: moves(2, 0), to: [(HostName::from("hv-2"), moves(1, 0))].into() };
     let mut settings = settings(4);
     settings.region_concurrency = 5;
     assert_eq!(decide(&seen, &settings, START).steps.len(), 3);
@@ -146,6 +147,37 @@ fn limits_of_the_region_and_of_targets_are_shared_with_others() {
     assert_eq!((on("hv-2"), on("hv-3")), (1, 2), "one goes to hv-2 already");
     settings.region_concurrency = 2;
     assert!(decide(&seen, &settings, START).steps.is_empty());
+
+    // What takes too long still moves, to its target too.
+    seen.elsewhere = InFlight { all: moves(0, 2), to: [(HostName::from("hv-2"), moves(0, 2))].into() };
+    (settings.region_concurrency, settings.target_concurrency) = (3, 3);
+    assert_eq!(decide(&seen, &settings, START).steps.len(), 1);
+    settings.target_concurrency = 2;
+    let to = |plan: DrainPlan| match plan.steps.as_slice() {
+        [Step::Start { target: Some(target), .. }] => target.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(to(decide(&seen, &settings, START)), "hv-3");
+    // But it is not the end of all the others.
+    settings.region_concurrency = 2;
+    assert_eq!(to(decide(&seen, &settings, START)), "hv-3");
+    seen.elsewhere.all = moves(0, 3);
+    assert!(decide(&seen, &settings, START).steps.is_empty());
+}
+
+#[test]
+fn a_move_of_the_drain_that_takes_too_long_counts_in_the_region() {
+    let runs = |id: &str| migration(1, id, MigrationKind::Cold, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Resize), runs("a"));
+    looks.settings.region_concurrency = 1;
+    let starts = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Start { .. })).count();
+    assert_eq!(starts(&looks.look(0, &Outcome::Done).0), 0);
+    let (steps, record) = looks.look(3600, &Outcome::Done);
+    assert_eq!((record.state, starts(&steps)), (InstanceState::Overdue, 1), "one beside it");
+    looks.settings.concurrency = 8;
+    looks.state().servers[1].status = ServerStatus::Migrating;
+    looks.state().servers.push(server("third", ServerStatus::Active));
+    assert_eq!(starts(&looks.look(3605, &Outcome::Done).0), 0, "and no more");
 }
 
 #[test]
