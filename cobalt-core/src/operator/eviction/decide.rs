@@ -668,6 +668,8 @@ fn starts(
         })
         .collect();
     wanted.sort();
+    let zones: BTreeMap<&InstanceId, Option<&str>> =
+        state.servers.iter().map(|server| (&server.id, server.zone.as_deref())).collect();
     let mut steps = Vec::new();
     for (attempts, server, how) in wanted {
         if steps.len() >= free {
@@ -680,8 +682,8 @@ fn starts(
                 continue;
             };
             let tries = usize::try_from(attempts).unwrap_or(0);
-            let mut open: Vec<&Room> =
-                room.iter().filter(|room| flight.to(&room.host).free(settings.target_concurrency) > 0).collect();
+            let mut open = in_its_zone(room, zones.get(&server).copied().flatten());
+            open.retain(|room| flight.to(&room.host).free(settings.target_concurrency) > 0);
             open.sort_by_key(|room| {
                 let Moves { placed, overdue } = flight.to(&room.host);
                 (placed + overdue, Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), &room.host)
@@ -696,6 +698,13 @@ fn starts(
         steps.push(Step::Start { server, how, target });
     }
     steps
+}
+
+/// The hosts of a server's own zone, or all if none of them has room. One that was made for its zone does not go elsewhere,
+/// and Nova does not say of which that is true: so even a place that is taken just now is waited for.
+fn in_its_zone<'a>(room: &'a [Room], zone: Option<&str>) -> Vec<&'a Room> {
+    let near: Vec<&Room> = room.iter().filter(|room| room.zone.as_deref() == zone).collect();
+    if near.is_empty() { room.iter().collect() } else { near }
 }
 
 /// What moves in a drain after these steps, for the limits of the others.

@@ -259,7 +259,9 @@ async fn rooms(
             let aggregates = region.aggregates_of(&other.host);
             match targets::objection(server, groups, hypervisor, other, service, aggregates) {
                 Some(objection) => objections.push(objection),
-                None => fits.push(Room { host: other.host.clone(), free: free.clone() }),
+                None => {
+                    fits.push(Room { host: other.host.clone(), zone: service.zone.clone(), free: free.clone() });
+                }
             }
         }
         if fits.is_empty() {

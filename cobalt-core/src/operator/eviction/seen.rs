@@ -92,6 +92,8 @@ pub struct HostState {
 pub struct Room {
     /// The host.
     pub host: HostName,
+    /// Its availability zone.
+    pub zone: Option<String>,
     /// What it has left.
     pub free: Resources,
 }

@@ -119,10 +119,39 @@ fn one_that_cannot_move_does_not_hold_the_others_back() {
     assert!(said.is_true() && said.message.contains("name-a (it is suspended"), "{}", said.message);
 }
 
+fn room(host: &str, free: u64) -> Room {
+    Room { host: host.into(), zone: None, free: [("MEMORY_MB".to_owned(), free)].into() }
+}
+
+#[test]
+fn a_server_goes_to_another_zone_only_if_its_own_has_no_room() {
+    let mut own = server("a", ServerStatus::Active);
+    own.zone = Some("zone-a".into());
+    let mut seen = with_servers(vec![own, server("b", ServerStatus::Active)]);
+    let zoned = |host: &str, free: u64, zone: &str| Room { zone: Some(zone.into()), ..room(host, free) };
+    let (near, far) = (zoned("hv-2", 1000, "zone-a"), zoned("hv-3", 9000, "zone-b"));
+    let mut targets = |rooms: &[&Room], taken: usize| {
+        let rooms: Vec<Room> = rooms.iter().copied().cloned().collect();
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.room = [("a".into(), rooms)].into();
+        }
+        seen.elsewhere.to = [("hv-2".into(), Moves { placed: taken, overdue: 0 })].into();
+        let mut settings = settings(4);
+        settings.target_concurrency = 1;
+        let target = |step| match step {
+            Step::Start { target: Some(target), .. } => target.to_string(),
+            other => panic!("{other:?}"),
+        };
+        decide(&seen, &settings, START).steps.into_iter().map(target).collect::<Vec<_>>()
+    };
+    assert_eq!(targets(&[&near, &far], 0), ["hv-2"]);
+    assert_eq!(targets(&[&near, &far], 1), Vec::<String>::new(), "it waits for its place there");
+    assert_eq!(targets(&[&far], 1), ["hv-3"]);
+}
+
 #[test]
 fn limits_of_the_region_and_of_targets_are_shared_with_others() {
     let servers: Vec<Server> = ["a", "b", "c", "d"].map(|id| server(id, ServerStatus::Active)).into();
-    let room = |host: &str, free: u64| Room { host: host.into(), free: [("MEMORY_MB".to_owned(), free)].into() };
     let rooms = vec![room("hv-2", 9000), room("hv-3", 5000)];
     let mut seen = with_servers(servers);
     if let HostSeen::Known(state) = &mut seen.cloud {
