@@ -432,15 +432,17 @@ impl Judge<'_> {
         // Placement had no room for it, and has some now: then there is nothing to wait for.
         let room_came =
             record.state == InstanceState::Blocked && record.attempts == 0 && room.is_some_and(|room| !room.is_empty());
-        if waits.is_some_and(|at| at > self.now) && !room_came {
+        // Without room no target can be chosen for it, whatever the time is.
+        let nowhere = none && self.settings.target_concurrency > 0;
+        if waits.is_some_and(|at| at > self.now) && !room_came && !nowhere {
             return;
         }
         // Once its time has come it is asked even if Placement still says no: the scheduler may know better.
-        if waits.is_none() && none && record.attempts == 0 {
+        if nowhere || (waits.is_none() && none && record.attempts == 0) {
             record.state = InstanceState::Blocked;
             let why = self.state.no_room.get(&server.id).cloned();
             record.error = Some(cut(&why.unwrap_or_else(|| targets::nobody(server, std::iter::empty()))));
-            record.retry_at = Some(time(self.now + self.settings.blocked_retry));
+            record.retry_at = (!nowhere).then(|| time(self.now + self.settings.blocked_retry));
             return;
         }
         if !tried {

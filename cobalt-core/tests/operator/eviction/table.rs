@@ -730,3 +730,25 @@ fn a_server_that_was_resized_to_the_host_has_not_failed_to_leave_it() {
     assert_eq!(steps.iter().map(Step::key).collect::<Vec<_>>(), ["move a"], "{record:?}");
     assert_eq!((&record.state, record.attempts), (&InstanceState::Queued, 1));
 }
+
+#[test]
+fn with_a_limit_per_target_one_without_room_stays_blocked_until_there_is_some() {
+    let mut looks =
+        Looks::at(server("a", ServerStatus::Active), migration(1, "b", MigrationKind::Live, MigrationPhase::Failed));
+    looks.state().servers.truncate(1);
+    looks.settings.target_concurrency = 1;
+    looks.state().room = [("a".into(), Vec::new())].into();
+    let (_, blocked) = looks.look(0, &Outcome::Done);
+    assert_eq!(blocked.state, InstanceState::Blocked, "{blocked:?}");
+    for seconds in [605, 1205, 9000] {
+        assert_eq!(looks.look(seconds, &Outcome::Done), (vec![], blocked.clone()), "nothing to be said anew");
+    }
+    looks.state().room = [("a".into(), vec![room("hv-2", 9000)])].into();
+    assert_eq!(looks.look(9005, &Outcome::Done).0.len(), 1);
+    // Neither is one that has been tried tried again for nothing.
+    looks.state().room = [("a".into(), Vec::new())].into();
+    let (steps, record) = looks.look(9010, &Outcome::Done);
+    assert_eq!((steps, &record.state), (vec![], &InstanceState::Failed), "its move has failed");
+    let (steps, record) = looks.look(9015, &Outcome::Done);
+    assert_eq!((steps, &record.state), (vec![], &InstanceState::Blocked), "{record:?}");
+}
