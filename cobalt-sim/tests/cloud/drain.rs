@@ -1,5 +1,7 @@
 //! Hosts are drained: by the controller alone, with a test in the part of the maintenance stage.
 
+mod room;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

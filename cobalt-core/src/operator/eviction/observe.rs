@@ -1,7 +1,7 @@
 //! Looking at a host that is being drained: a few calls about this host alone, and only while it is being drained.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -20,7 +20,7 @@ use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
     ids::{HostName, InstanceId, MigrationId, ProviderId},
-    nova::{NovaClient, NovaHypervisor, Resources, Server, view},
+    nova::{NovaClient, NovaHypervisor, PlacementClient, Resources, Server, view},
     operator::{Cloud, CloudSeen, Snapshot, acting},
     runtime::shutdown::Chain,
 };
@@ -34,7 +34,7 @@ const DOUBTED: usize = 20;
 /// What was asked not long ago, of one drain.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    candidates: BTreeMap<Shape, (Instant, Vec<(ProviderId, Resources)>)>,
+    candidates: BTreeMap<Shape, (Instant, Candidates)>,
     allocations: Option<(Instant, BTreeMap<InstanceId, Resources>)>,
     groups: Option<(Instant, Groups)>,
     /// Open records of old that are about no move, and their servers, which said so. A move that begins has a new record.
@@ -43,13 +43,36 @@ pub(super) struct Asked {
 
 /// What a server takes of a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
-    resources: Resources,
-    traits: BTreeSet<String>,
+pub(super) struct Shape {
+    pub(super) resources: Resources,
+    pub(super) traits: BTreeSet<String>,
+}
+
+impl Shape {
+    /// Of a server, by what is allocated to it where that is known.
+    pub(super) fn of(server: &Server, allocated: Option<&Resources>) -> Self {
+        let resources = allocated.cloned().unwrap_or_else(|| of_flavor(server));
+        Self { resources, traits: server.required_traits.iter().cloned().collect() }
+    }
+}
+
+/// Who has room for a shape, and how much is left there; or why Placement does not answer that, which is about this shape
+/// and not about others.
+pub(super) type Candidates = Result<Vec<(ProviderId, Resources)>, String>;
+
+/// Asks who has room for a shape. It fails if others would not be answered either.
+pub(super) async fn candidates(placement: &dyn PlacementClient, shape: &Shape) -> crate::Result<Candidates> {
+    match placement.candidates(&shape.resources, &shape.traits).await {
+        Ok(found) => Ok(Ok(found.into_iter().map(|one| (one.provider, one.free)).collect())),
+        Err(error) if matches!(error, Error::Refused { .. } | Error::Malformed { .. }) => {
+            Ok(Err(acting::words(&Chain(&error).to_string())))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The resources of a server's flavor, where its allocation is not known.
-pub(super) fn of_flavor(server: &Server) -> Resources {
+fn of_flavor(server: &Server) -> Resources {
     let all = [("VCPU", u64::from(server.vcpus)), ("MEMORY_MB", server.memory_mb), ("DISK_GB", server.local_disk_gb)];
     all.into_iter().filter(|(_, amount)| *amount > 0).map(|(class, amount)| (class.to_owned(), amount)).collect()
 }
@@ -136,7 +159,11 @@ async fn look(
     {
         // Advice that is not to be had. The scheduler will say no, if it is a no.
         tracing::debug!(host = %seen.host, error = %Chain(&error), "Placement does not say who has room");
-        state.room_unknown = Some(acting::words(&Chain(&error).to_string()));
+        let why = acting::words(&Chain(&error).to_string());
+        let is_ready =
+            |server: &&Server| matches!(movability::of(server, settings.block_migration), Movability::Ready(_));
+        let unknown = state.servers.iter().filter(is_ready);
+        state.room_unknown = unknown.map(|server| (server.id.clone(), why.clone())).collect();
     }
     Ok(HostSeen::Known(Box::new(state)))
 }
@@ -237,21 +264,25 @@ async fn rooms(
         });
         asked.groups = Some((now, groups));
     }
-    let unknown = Groups::default();
-    let groups = asked.groups.as_ref().map_or(&unknown, |(_, groups)| groups);
-    let (mut rooms, mut no_room) = (BTreeMap::new(), BTreeMap::new());
+    let no_groups = Groups::default();
+    let groups = asked.groups.as_ref().map_or(&no_groups, |(_, groups)| groups);
+    let (mut rooms, mut no_room, mut unknown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for server in ready {
-        let allocated = asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)).cloned();
-        let shape = Shape {
-            resources: allocated.unwrap_or_else(|| of_flavor(server)),
-            traits: server.required_traits.iter().cloned().collect(),
+        let shape = Shape::of(server, asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)));
+        let (_, found) = match asked.candidates.entry(shape) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let found = candidates(placement, new.key()).await?;
+                new.insert((now, found))
+            }
         };
-        if !asked.candidates.contains_key(&shape) {
-            let found = placement.candidates(&shape.resources, &shape.traits).await?;
-            let found = found.into_iter().map(|one| (one.provider, one.free)).collect();
-            asked.candidates.insert(shape.clone(), (now, found));
-        }
-        let found = asked.candidates.get(&shape).map(|(_, found)| found.as_slice()).unwrap_or_default();
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                unknown.insert(server.id.clone(), why.clone());
+                continue;
+            }
+        };
         let (mut fits, mut objections) = (Vec::new(), Vec::new());
         for (id, free) in found {
             let Some(other) = region.hypervisor(id).filter(|other| other.host != seen.host) else { continue };
@@ -269,6 +300,6 @@ async fn rooms(
         }
         rooms.insert(server.id.clone(), fits);
     }
-    (state.room, state.no_room) = (rooms, no_room);
+    (state.room, state.no_room, state.room_unknown) = (rooms, no_room, unknown);
     Ok(())
 }

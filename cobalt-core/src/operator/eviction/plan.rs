@@ -4,18 +4,14 @@
 //! by one, the largest first, as the scheduler would: each takes from what is left of the host it goes to. The answer is a
 //! forecast. What the scheduler does on the day may differ, but where this finds no place there most likely is none.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde::Serialize;
 
 use super::{
     groups::Groups,
     movability::{self, Movability},
-    observe::of_flavor,
+    observe::{Candidates, Shape, candidates},
     say,
     targets::{self, Objection},
 };
@@ -198,19 +194,15 @@ pub async fn plan(
         None => BTreeMap::new(),
     };
     for server in &seen.servers {
-        let resources = allocated.get(&server.id).cloned().unwrap_or_else(|| of_flavor(server));
-        let shape = (resources, server.required_traits.iter().cloned().collect::<BTreeSet<String>>());
+        let shape = Shape::of(server, allocated.get(&server.id));
         if !seen.candidates.contains_key(&shape) {
-            let found = placement.candidates(&shape.0, &shape.1).await?;
-            let found = found.into_iter().map(|one| (one.provider, one.free)).collect();
+            let found = candidates(placement, &shape).await?;
             seen.candidates.insert(shape.clone(), found);
         }
         seen.wants.insert(server.id.clone(), shape);
     }
     Ok(seen.plan(options, &mut groups))
 }
-
-type Shape = (Resources, BTreeSet<String>);
 
 struct Seen<'a> {
     host: &'a HostName,
@@ -220,7 +212,7 @@ struct Seen<'a> {
     servers: Vec<Server>,
     migrations: Vec<Migration>,
     wants: BTreeMap<InstanceId, Shape>,
-    candidates: BTreeMap<Shape, Vec<(ProviderId, Resources)>>,
+    candidates: BTreeMap<Shape, Candidates>,
     /// Why Nova does not tell the server groups, if it does not.
     groups_unknown: Option<String>,
 }
@@ -348,11 +340,22 @@ impl Seen<'_> {
     /// Chooses a host: in its own zone if there is one, then the one with the most memory left, as the scheduler does.
     fn place(&self, server: &Server, planned: &mut PlannedMove, taken: &mut Taken, groups: &mut Groups) {
         let own = self.hypervisors.iter().find(|one| one.host == *self.host);
-        let Some(shape) = self.wants.get(&server.id) else { return };
+        let Some((shape, found)) = self.wants.get(&server.id).and_then(|shape| self.candidates.get_key_value(shape))
+        else {
+            return;
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                planned.how = MoveKind::None;
+                planned.why_not = Some(format!("Placement does not say who has room for it: {why}"));
+                return;
+            }
+        };
         let mut objections: Vec<Objection> = Vec::new();
         let mut full = 0_usize;
         let mut best: Option<(Rank, ProviderId, HostName)> = None;
-        for (id, free) in self.candidates.get(shape).into_iter().flatten() {
+        for (id, free) in found {
             let known = self.hypervisors.iter().find(|one| one.id == *id && one.host != *self.host);
             let Some((other, service)) = known.and_then(|other| Some((other, self.service(&other.host)?))) else {
                 continue;
@@ -365,7 +368,7 @@ impl Seen<'_> {
             planned.candidates += 1;
             let left = left(free, taken.get(id));
             // What a child of the provider gives is not in its own figures; that it fits once is what Placement said.
-            if shape.0.iter().any(|(class, amount)| left.get(class).is_some_and(|left| left < amount)) {
+            if shape.resources.iter().any(|(class, amount)| left.get(class).is_some_and(|left| left < amount)) {
                 full += 1;
                 continue;
             }
@@ -378,7 +381,7 @@ impl Seen<'_> {
         }
         if let Some(((same_zone, _, _), id, host)) = best {
             let sum = taken.entry(id).or_default();
-            for (class, amount) in &shape.0 {
+            for (class, amount) in &shape.resources {
                 *sum.entry(class.clone()).or_default() += amount;
             }
             if !same_zone {

@@ -119,14 +119,21 @@ pub(super) fn look(
     } else if working || blocked.is_empty() {
         let mut words = vec!["Running".to_owned()];
         // Without targets from us nobody waits for it: the scheduler asks Placement itself.
-        let unknown = state.room_unknown.as_ref().filter(|_| settings.target_concurrency > 0);
-        words.extend(unknown.map(|why| format!("no target can be chosen, Placement does not answer: {}", cut(why))));
+        words.extend((settings.target_concurrency > 0).then(|| no_target(state)).flatten());
         words.extend((!blocked.is_empty()).then(|| stuck(&blocked)));
         (True, reasons::RUNNING, words.join("; "))
     } else {
         (True, reasons::BLOCKED, stuck(&blocked))
     };
     set(status, EVICTING, holds, reason, message, now);
+}
+
+/// For how many servers no target can be chosen, and why.
+fn no_target(state: &HostState) -> Option<String> {
+    let unknown = &state.room_unknown;
+    let why = cut(unknown.values().next()?);
+    let servers = if unknown.len() == 1 { "1 instance".to_owned() } else { format!("{} instances", unknown.len()) };
+    Some(format!("no target can be chosen for {servers}, Placement does not say who has room: {why}"))
 }
 
 /// Nova has nothing on the host any more. It is believed when it says so twice, because what the scheduler sent a moment

@@ -81,8 +81,8 @@ pub struct HostState {
     pub room: BTreeMap<InstanceId, Vec<Room>>,
     /// Why a server has no room, in words, for those that have none.
     pub no_room: BTreeMap<InstanceId, String>,
-    /// Why Placement did not say who has room, if it did not.
-    pub room_unknown: Option<String>,
+    /// Why Placement did not say who has room for a server, for those of which it did not.
+    pub room_unknown: BTreeMap<InstanceId, String>,
     /// The traits of its provider.
     pub traits: BTreeSet<String>,
 }

@@ -668,16 +668,18 @@ fn what_keeps_the_drain_waiting_for_room_is_said() {
         (plan.steps.len(), message)
     };
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.room_unknown = Some("find candidates: unavailable".into());
+        state.room_unknown = [("a".into(), "find candidates: unavailable".into())].into();
     }
     assert_eq!(said(&seen, &settings), (1, "Running".into()), "the scheduler asks Placement itself");
     settings.target_concurrency = 1;
     let (starts, message) = said(&seen, &settings);
     assert_eq!(starts, 0);
-    assert!(message.contains("Placement does not answer: find candidates: unavailable"), "{message}");
+    let told =
+        "no target can be chosen for 1 instance, Placement does not say who has room: find candidates: unavailable";
+    assert!(message.contains(told), "{message}");
     // All who have room are out of the question, which is something else than no room.
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.room_unknown = None;
+        state.room_unknown.clear();
         state.room = [("a".into(), Vec::new())].into();
         state.no_room = [("a".into(), "every host with room for it is out of the question (2 disabled)".into())].into();
     }
