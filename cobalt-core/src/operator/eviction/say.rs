@@ -17,7 +17,7 @@ use crate::{
     api::{
         Condition,
         ConditionStatus::{self, False, True},
-        EvictedInstance, EvictionStatus, InstanceState,
+        EvictedInstance, EvictionStatus, HypervisorStatus, InstanceState,
         condition_types::{EVICTING, INCOMING_MIGRATIONS_SETTLED, MIGRATING_INSTANCE, PREFLIGHT_CHECKS_SUCCEEDED},
         conditions, reasons,
     },
@@ -76,9 +76,18 @@ pub(super) fn unknown(why: &str, now: Timestamp, status: &mut EvictionStatus) {
 
 /// Nova has no such host.
 pub(super) fn absent(seen: &DrainSeen, why: &str, now: Timestamp, status: &mut EvictionStatus) {
+    let counted = seen.hypervisor.status.as_ref().map_or(0, HypervisorStatus::num_instances);
     let (holds, reason, message) = match (seen.is_expected(), seen.libvirt()) {
         (_, LibvirtWord::Has(count)) => {
             (True, reasons::BLOCKED, format!("Nova does not know the host, and libvirt has {count} instances"))
+        }
+        (false, LibvirtWord::NotYet) if counted > 0 => {
+            (True, reasons::RUNNING, "Running; waiting for a sign of life of the host's agent".to_owned())
+        }
+        (false, LibvirtWord::AgentSilent | LibvirtWord::Unreachable) if counted > 0 => {
+            let message =
+                format!("Nova does not know the host, and libvirt had {counted} instances when it was heard last");
+            (True, reasons::BLOCKED, message)
         }
         (false, _) => (False, reasons::SUCCEEDED, format!("{SUCCESS} due to expected case of no hypervisor")),
         (true, LibvirtWord::Empty) => {

@@ -256,6 +256,29 @@ fn a_failed_eviction_is_not_reported_as_evicted() {
 }
 
 #[test]
+fn a_host_that_nova_never_knew_is_empty_unless_its_libvirt_has_fallen_silent_with_instances() {
+    let mut stranger = with_servers(Vec::new());
+    stranger.cloud = HostSeen::Absent("hv-1: not found".into());
+    let mut said = |agent: AgentSeen, reaches: bool, instances: i32| {
+        let mut object = hypervisor(true, instances);
+        let status = object.status.as_mut().unwrap();
+        status.hypervisor_id = None;
+        if !reaches {
+            status.conditions.iter_mut().filter(|one| one.type_ == "LibVirtConnection").for_each(|one| {
+                one.status = ConditionStatus::False;
+            });
+        }
+        (stranger.hypervisor, stranger.agent) = (Arc::new(object), agent);
+        reason(&decide(&stranger, &settings(1), START), "Evicting").1
+    };
+    assert_eq!(said(AgentSeen::Silent, true, 0), "Succeeded");
+    assert_eq!(said(AgentSeen::Alive, false, 0), "Succeeded");
+    assert_eq!(said(AgentSeen::Silent, true, 3), "Blocked");
+    assert_eq!(said(AgentSeen::NotYet, true, 3), "Running");
+    assert_eq!(said(AgentSeen::Alive, false, 3), "Blocked");
+}
+
+#[test]
 fn an_empty_host_is_believed_at_the_second_look_and_with_libvirt() {
     let mut empty = with_servers(Vec::new());
     let first = decide(&empty, &settings(1), at(10));
