@@ -777,3 +777,45 @@ fn with_a_limit_per_target_one_without_room_stays_blocked_until_there_is_some() 
     let (steps, record) = looks.look(9015, &Outcome::Done);
     assert_eq!((steps, &record.state), (vec![], &InstanceState::Blocked), "{record:?}");
 }
+
+#[test]
+fn one_that_waits_or_says_that_it_moves_for_too_long_is_blocked_until_that_ends() {
+    let rebuilds = server("a", ServerStatus::Rebuild);
+    // Nova says so, and has no record of it.
+    let moves = server("a", ServerStatus::Migrating);
+    let stuck = "Nova says that it moves, and nothing moves it: its state has to be reset";
+    for (busy, meanwhile, error) in
+        [(rebuilds, InstanceState::Waiting, "it is being rebuilt"), (moves, InstanceState::Queued, stuck)]
+    {
+        let mut looks = Looks::at(busy, migration(1, "b", MigrationKind::Live, MigrationPhase::Failed));
+        looks.state().servers.truncate(1);
+        for seconds in [0, 3599] {
+            let (steps, record) = looks.look(seconds, &Outcome::Done);
+            assert_eq!((steps, &record.state), (vec![], &meanwhile), "{seconds}");
+        }
+        for seconds in [3600, 9000] {
+            let (steps, record) = looks.look(seconds, &Outcome::Done);
+            let told = (steps, &record.state, record.error.as_deref());
+            assert_eq!(told, (vec![], &InstanceState::Blocked, Some(error)), "{seconds}");
+        }
+        looks.state().servers[0] = server("a", ServerStatus::Active);
+        let (steps, record) = looks.look(9005, &Outcome::Done);
+        assert_eq!(steps.len(), 1, "{record:?}");
+    }
+}
+
+#[test]
+fn a_trait_of_the_host_sets_how_many_move_at_a_time() {
+    let mut seen = with_servers(["a", "b", "c", "d"].map(|id| server(id, ServerStatus::Active)).into());
+    let mut settings = settings(3);
+    settings.trait_concurrency = [("CUSTOM_SLOW".into(), 1), ("CUSTOM_FAST".into(), 4)].into();
+    let mut starts = |traits: &[&str]| {
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.traits = traits.iter().map(|name| (*name).to_owned()).collect();
+        }
+        decide(&seen, &settings, START).steps.len()
+    };
+    let all =
+        [starts(&[]), starts(&["CUSTOM_FAST"]), starts(&["CUSTOM_FAST", "CUSTOM_SLOW"]), starts(&["HW_CPU_X86_AVX2"])];
+    assert_eq!(all, [3, 4, 1, 3]);
+}
