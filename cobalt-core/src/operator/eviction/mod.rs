@@ -67,6 +67,7 @@
 mod act;
 mod controller;
 mod counts;
+mod deal;
 mod decide;
 mod groups;
 mod movability;

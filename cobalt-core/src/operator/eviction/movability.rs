@@ -37,6 +37,15 @@ const MOVES: [&str; 9] = [
     "updating_migration",
 ];
 
+/// Whether a server takes room elsewhere when it leaves, now or when what is being done with it is over.
+pub(crate) fn leaves(server: &Server, block: BlockMigration) -> bool {
+    match of(server, block) {
+        Movability::Ready(_) | Movability::ToConfirm => true,
+        Movability::Busy(_) => server.task != Some(TaskState::Deleting),
+        Movability::Moving | Movability::Not(_) => false,
+    }
+}
+
 /// Looks at a server.
 pub(crate) fn of(server: &Server, block: BlockMigration) -> Movability {
     match &server.task {

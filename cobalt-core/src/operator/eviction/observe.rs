@@ -10,17 +10,21 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
+    deal::{self, Candidates, Deal, Shape, candidates},
     groups::Groups,
     movability::{self, Movability},
     seen::{DrainSeen, HostSeen, HostState, Room, bears_out, has_moved, is_young},
     settings::DrainSettings,
-    targets,
+    targets::{self, Targets},
 };
 use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
-    ids::{HostName, InstanceId, MigrationId, ProviderId},
-    nova::{NovaClient, NovaHypervisor, PlacementClient, Resources, Server, view},
+    ids::{HostName, InstanceId, MigrationId},
+    nova::{
+        NovaClient, NovaHypervisor, Resources, Server,
+        view::{self, Listing},
+    },
     operator::{Cloud, CloudSeen, Snapshot, acting},
     runtime::shutdown::Chain,
 };
@@ -39,42 +43,6 @@ pub(super) struct Asked {
     groups: Option<(Instant, Groups)>,
     /// Open records of old that are about no move, and their servers, which said so. A move that begins has a new record.
     resting: BTreeMap<MigrationId, Option<Server>>,
-}
-
-/// What a server takes of a host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Shape {
-    pub(super) resources: Resources,
-    pub(super) traits: BTreeSet<String>,
-}
-
-impl Shape {
-    /// Of a server, by what is allocated to it where that is known.
-    pub(super) fn of(server: &Server, allocated: Option<&Resources>) -> Self {
-        let resources = allocated.cloned().unwrap_or_else(|| of_flavor(server));
-        Self { resources, traits: server.required_traits.iter().cloned().collect() }
-    }
-}
-
-/// Who has room for a shape, and how much is left there; or why Placement does not answer that, which is about this shape
-/// and not about others.
-pub(super) type Candidates = Result<Vec<(ProviderId, Resources)>, String>;
-
-/// Asks who has room for a shape. It fails if others would not be answered either.
-pub(super) async fn candidates(placement: &dyn PlacementClient, shape: &Shape) -> crate::Result<Candidates> {
-    match placement.candidates(&shape.resources, &shape.traits).await {
-        Ok(found) => Ok(Ok(found.into_iter().map(|one| (one.provider, one.free)).collect())),
-        Err(error) if matches!(error, Error::Refused { .. } | Error::Malformed { .. }) => {
-            Ok(Err(acting::words(&Chain(&error).to_string())))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// The resources of a server's flavor, where its allocation is not known.
-fn of_flavor(server: &Server) -> Resources {
-    let all = [("VCPU", u64::from(server.vcpus)), ("MEMORY_MB", server.memory_mb), ("DISK_GB", server.local_disk_gb)];
-    all.into_iter().filter(|(_, amount)| *amount > 0).map(|(class, amount)| (class.to_owned(), amount)).collect()
 }
 
 /// The Hypervisor as a stage would see it, for its name and its ids in Nova.
@@ -245,6 +213,9 @@ async fn rooms(
     if ready.is_empty() {
         return Ok(());
     }
+    // What those take that were asked to move before, or cannot yet, is not there for the others.
+    let leaves = |server: &&Server| movability::leaves(server, settings.block_migration);
+    let leaving: Vec<&Server> = state.servers.iter().filter(leaves).collect();
     let placement = cloud.placement.as_ref();
     let now = Instant::now();
     let fresh = |at: Instant| now.saturating_duration_since(at) < GOOD_FOR;
@@ -264,42 +235,52 @@ async fn rooms(
         });
         asked.groups = Some((now, groups));
     }
-    let no_groups = Groups::default();
-    let groups = asked.groups.as_ref().map_or(&no_groups, |(_, groups)| groups);
+    for server in &leaving {
+        let shape = Shape::of(server, asked.allocations.as_ref().map(|(_, all)| all));
+        if let Entry::Vacant(new) = asked.candidates.entry(shape) {
+            let found = candidates(placement, new.key()).await?;
+            new.insert((now, found));
+        }
+    }
+    let groups = asked.groups.as_ref().map(|(_, groups)| groups.clone()).unwrap_or_default();
+    let targets = Targets::besides(
+        &seen.host,
+        region.hypervisors.as_ref().map_or(&[], Listing::items),
+        region.services.as_ref().map_or(&[], Listing::items),
+        region.aggregates.as_ref().map_or(&[], Listing::items),
+    );
+    let mut deal = Deal::new(&targets, groups.clone());
     let (mut rooms, mut no_room, mut unknown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for server in ready {
-        let shape = Shape::of(server, asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)));
-        let (_, found) = match asked.candidates.entry(shape) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => {
-                let found = candidates(placement, new.key()).await?;
-                new.insert((now, found))
-            }
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(why) => {
+    let mut short = BTreeMap::new();
+    for server in deal::order(leaving.into_iter()) {
+        let shape = Shape::of(server, asked.allocations.as_ref().map(|(_, all)| all));
+        let found = match asked.candidates.get(&shape) {
+            Some((_, Ok(found))) => found,
+            Some((_, Err(why))) => {
                 unknown.insert(server.id.clone(), why.clone());
                 continue;
             }
+            None => continue,
         };
         let (mut fits, mut objections) = (Vec::new(), Vec::new());
         for (id, free) in found {
-            let Some(other) = region.hypervisor(id).filter(|other| other.host != seen.host) else { continue };
-            let Some(service) = region.service_on(&other.host) else { continue };
-            let aggregates = region.aggregates_of(&other.host);
-            match targets::objection(server, groups, hypervisor, other, service, aggregates) {
+            let Some(target) = targets.get(id) else { continue };
+            match targets.objection(server, &groups, target) {
                 Some(objection) => objections.push(objection),
-                None => {
-                    fits.push(Room { host: other.host.clone(), zone: service.zone.clone(), free: free.clone() });
-                }
+                None => fits.push(Room {
+                    host: target.host().clone(),
+                    zone: target.zone().map(str::to_owned),
+                    free: free.clone(),
+                }),
             }
         }
         if fits.is_empty() {
             no_room.insert(server.id.clone(), targets::nobody(server, objections.into_iter()));
+        } else if let Err(why) = deal.place(server, &shape, found).to {
+            short.insert(server.id.clone(), why);
         }
         rooms.insert(server.id.clone(), fits);
     }
-    (state.room, state.no_room, state.room_unknown) = (rooms, no_room, unknown);
+    (state.room, state.no_room, state.room_unknown, state.short) = (rooms, no_room, unknown, short);
     Ok(())
 }

@@ -114,14 +114,16 @@ pub(super) fn look(
     let again = Duration::min(settings.poll, PATIENCE);
     let status = &mut plan.status;
     settled(seen, state, status, now);
-    let instances: Vec<EvictedInstance> = status.instances().to_vec();
-    let blocked: Vec<&EvictedInstance> = instances.iter().filter(|one| is_stuck(one)).collect();
-    let passed = if blocked.is_empty() { PASSED.to_owned() } else { format!("{PASSED}; {}", stuck(&blocked)) };
-    set(status, PREFLIGHT_CHECKS_SUCCEEDED, True, reasons::SUCCEEDED, passed, now);
-    if let Some((reason, message)) = last_move(&instances) {
+    let all: Vec<EvictedInstance> = status.instances().to_vec();
+    let blocked: Vec<&EvictedInstance> = all.iter().filter(|one| is_stuck(one)).collect();
+    let mut passed = vec![PASSED.to_owned()];
+    passed.extend((!blocked.is_empty()).then(|| stuck(&blocked)));
+    passed.extend(short(state));
+    set(status, PREFLIGHT_CHECKS_SUCCEEDED, True, reasons::SUCCEEDED, passed.join("; "), now);
+    if let Some((reason, message)) = last_move(&all) {
         set(status, MIGRATING_INSTANCE, False, reason, message, now);
     }
-    let working = instances.iter().any(|one| !one.state.is_finished() && !is_stuck(one));
+    let working = all.iter().any(|one| !one.state.is_finished() && !is_stuck(one));
     let (holds, reason, message) = if empty {
         let since = seen.empty_since.map(|since| elapsed(since, now));
         when_empty(seen, since.is_some_and(|since| since >= again), since.is_some_and(|since| since >= PATIENCE))
@@ -141,7 +143,7 @@ pub(super) fn look(
 fn no_target(state: &HostState) -> Option<String> {
     let unknown = &state.room_unknown;
     let why = cut(unknown.values().next()?);
-    let servers = if unknown.len() == 1 { "1 instance".to_owned() } else { format!("{} instances", unknown.len()) };
+    let servers = instances(unknown.len());
     Some(format!("no target can be chosen for {servers}, Placement does not say who has room: {why}"))
 }
 
@@ -231,17 +233,35 @@ fn is_stuck(record: &EvictedInstance) -> bool {
 
 /// Which instances cannot move, and why.
 fn stuck(blocked: &[&EvictedInstance]) -> String {
-    let count = blocked.len();
     let name = |one: &&EvictedInstance| {
         let name = if one.name.is_empty() { &one.id } else { &one.name };
         format!("{name} ({})", one.error.as_deref().unwrap_or("nobody said why"))
     };
-    let mut named: Vec<String> = blocked.iter().take(NAMED).map(name).collect();
+    format!("{} cannot move: {}", instances(blocked.len()), named(blocked.iter().map(name)))
+}
+
+/// Which servers find no room once the others have gone, and why.
+fn short(state: &HostState) -> Option<String> {
+    let name = |server: &Server| Some(format!("{} ({})", server.name, state.short.get(&server.id)?));
+    let names: Vec<String> = state.servers.iter().filter_map(name).collect();
+    let text = || {
+        format!("there is not room for all: {} would stay: {}", instances(names.len()), named(names.iter().cloned()))
+    };
+    (!names.is_empty()).then(text)
+}
+
+fn instances(count: usize) -> String {
+    if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") }
+}
+
+/// The first of them.
+fn named(all: impl ExactSizeIterator<Item = String>) -> String {
+    let count = all.len();
+    let mut named: Vec<String> = all.take(NAMED).collect();
     if count > NAMED {
         named.push(format!("and {} more", count - NAMED));
     }
-    let noun = if count == 1 { "instance" } else { "instances" };
-    format!("{count} {noun} cannot move: {}", named.join(", "))
+    named.join(", ")
 }
 
 /// What a server asks of a host, in words.

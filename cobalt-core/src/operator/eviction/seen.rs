@@ -83,6 +83,8 @@ pub struct HostState {
     pub no_room: BTreeMap<InstanceId, String>,
     /// Why Placement did not say who has room for a server, for those of which it did not.
     pub room_unknown: BTreeMap<InstanceId, String>,
+    /// Why a server finds no room once the others have gone where they would go, for those that have some now.
+    pub short: BTreeMap<InstanceId, String>,
     /// The traits of its provider.
     pub traits: BTreeSet<String>,
 }

@@ -1,6 +1,20 @@
 //! Room elsewhere, and limits of what moves there.
 
-use super::*;
+use std::{sync::Arc, time::Duration};
+
+use cobalt_core::{
+    api::InstanceState,
+    nova::{NovaClient, PlacementClient, view::ViewOptions},
+    operator::{
+        Cloud, Operator, Settings,
+        eviction::{PlanOptions, plan},
+    },
+};
+use cobalt_sim::{Flavor, Region, faults::Failure};
+use serde_json::json;
+
+use super::{EVICTING, instances, message, reason, settings, with_concurrency};
+use crate::{LONG, Rig};
 
 #[tokio::test(start_paused = true)]
 async fn one_shape_that_placement_refuses_holds_no_other_server_up() {
@@ -24,4 +38,33 @@ async fn one_shape_that_placement_refuses_holds_no_other_server_up() {
     let said = message(&told, EVICTING).unwrap();
     assert!(said.contains("no target can be chosen for 1 instance") && said.contains("injected fault"), "{said}");
     rig.drained(host.as_str()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_whom_there_is_no_room_once_the_others_have_gone_is_told_before_they_go() {
+    // The others have 12 GiB left each, and each server wants nine: two hosts take one each.
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(0).cells([(64, 32)]).seed(6).build()).await;
+    let hosts = rig.region.hosts();
+    rig.region.world().add_flavor(Flavor::new("half", "h1", 1, 9000));
+    for _ in 0..3 {
+        rig.region.boot(&hosts[0], "half").unwrap();
+    }
+    rig.region.boot(&hosts[1], "4").unwrap();
+    rig.region.boot(&hosts[2], "4").unwrap();
+    let forecast = plan(&rig.nova, &rig.placement, &hosts[0], &PlanOptions::default()).await.unwrap();
+    let stays = forecast.stuck().next().unwrap();
+    rig.ready_to_drain(&hosts[0]).await;
+    rig.disable(&hosts[0]).await;
+    rig.drains(with_concurrency(1));
+    rig.evict("first", &hosts[0]).await;
+    let preflight = "PreflightChecksSucceeded";
+    let told = rig.until_eviction("first", "told", |found| found.condition(preflight).is_some()).await;
+    let said = message(&told, preflight).unwrap();
+    let wanted =
+        format!("there is not room for all: 1 instance would stay: {} (2 hosts could take it, but", stays.name);
+    assert!(said.contains(&wanted), "{said}");
+    assert!(instances(&told).values().all(|one| one.state != InstanceState::Blocked), "{told:?}");
+    let blocked = rig.until_eviction("first", "blocked", |found| reason(found, EVICTING) == Some("Blocked")).await;
+    assert_eq!(rig.servers_on(&hosts[0]).await.len(), 1);
+    assert!(message(&blocked, EVICTING).unwrap().contains("no other host has room for it"), "{blocked:?}");
 }
