@@ -137,7 +137,7 @@ async fn look(
 }
 
 /// A server that may be gone.
-fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
+pub(super) fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
     match answer {
         Ok(server) => Ok(Some(server)),
         Err(error) if error.is_not_found() => Ok(None),

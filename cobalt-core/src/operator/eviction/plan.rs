@@ -1,6 +1,6 @@
 //! What a drain would do, without doing it: which server goes where, or why not, and how long it would take.
 //!
-//! It reads and never writes, and needs no cluster. Placement says who has room now, and that is [dealt out](super::deal). The
+//! It reads and never writes, and needs no cluster. Placement says who has room now, and that is dealt out. The
 //! answer is a forecast, but where this finds no place there most likely is none.
 
 use std::{
@@ -15,6 +15,8 @@ use super::{
     deal::{self, Candidates, Deal, Shape, candidates},
     groups::Groups,
     movability::{self, Movability},
+    observe::existing,
+    seen::{bears_out, has_moved},
     targets::Targets,
 };
 use crate::{
@@ -179,12 +181,19 @@ pub async fn plan(
         aggregates: nova.aggregates().await?,
         servers: nova.servers_on(host).await?,
         migrations: nova.migrations(host).await?,
+        elsewhere: BTreeMap::new(),
         services,
         hypervisors,
         allocated: BTreeMap::new(),
         candidates: BTreeMap::new(),
         groups_unknown: None,
     };
+    for one in seen.migrations.iter().filter(|one| !one.phase.is_over()) {
+        let known = seen.elsewhere.contains_key(&one.server) || seen.servers.iter().any(|here| here.id == one.server);
+        if !known {
+            seen.elsewhere.insert(one.server.clone(), existing(nova.server(&one.server).await)?);
+        }
+    }
     let groups = Groups::of(nova, host, &seen.servers).await.unwrap_or_else(|error| {
         seen.groups_unknown = Some(acting::words(&Chain(&error).to_string()));
         Groups::default()
@@ -209,6 +218,8 @@ struct Seen<'a> {
     aggregates: Vec<Aggregate>,
     servers: Vec<Server>,
     migrations: Vec<Migration>,
+    /// The servers of open migrations that are not on the host; `None` if they do not exist any more.
+    elsewhere: BTreeMap<InstanceId, Option<Server>>,
     /// What each server takes, where Placement says so.
     allocated: BTreeMap<InstanceId, Resources>,
     candidates: BTreeMap<Shape, Candidates>,
@@ -249,9 +260,24 @@ impl Seen<'_> {
         if self.service(self.host).is_some_and(|service| service.enabled) {
             notes.push("the host is enabled: a drain disables it first".to_owned());
         }
-        let incoming = self.migrations.iter().filter(|one| !one.phase.is_over() && one.source != *self.host).count();
+        let says = |one: &&Migration| {
+            let server = self.elsewhere.get(&one.server).and_then(Option::as_ref);
+            server.is_some_and(|server| bears_out(server, one))
+        };
+        let open = || self.migrations.iter().filter(|one| !one.phase.is_over()).filter(says);
+        let incoming = open().filter(|one| one.source != *self.host).count();
         if incoming > 0 {
             notes.push(format!("{incoming} migrations to the host are under way: a drain stops or awaits them"));
+        }
+        let resized = open().filter(|one| one.source == *self.host && has_moved(one));
+        let names = resized.filter_map(|one| Some(self.elsewhere.get(&one.server)?.as_ref()?.name.as_str()));
+        let names: Vec<&str> = names.collect();
+        if !names.is_empty() {
+            notes.push(format!(
+                "resizes away from the host that nobody has confirmed: a drain confirms them, and they cannot be reverted any \
+                 more: {}",
+                names.join(", ")
+            ));
         }
         match groups.soft {
             0 => {}
@@ -293,11 +319,15 @@ impl Seen<'_> {
             }
             Movability::Moving => {
                 planned.how = as_it_runs;
-                let current = self.migrations.iter().find(|one| one.server == server.id && !one.phase.is_over());
-                planned.target = current.and_then(|one| one.destination.clone());
                 planned.risks.push(Risk::BusyNow);
-                planned.seconds = seconds(&planned, options);
-                return planned;
+                let open = || self.migrations.iter().filter(|one| one.server == server.id && !one.phase.is_over());
+                let leaves = open().find(|one| one.source == *self.host);
+                // One that has just come leaves again.
+                if leaves.is_some() || !open().any(|one| one.destination.as_ref() == Some(self.host)) {
+                    planned.target = leaves.and_then(|one| one.destination.clone());
+                    planned.seconds = seconds(&planned, options);
+                    return planned;
+                }
             }
             // It leaves by itself.
             Movability::Busy(_) if server.task == Some(crate::nova::TaskState::Deleting) => {

@@ -1,5 +1,6 @@
 //! The decision about a drain: what is seen on the left, what is wanted on the right.
 
+mod plan;
 mod property;
 mod table;
 
