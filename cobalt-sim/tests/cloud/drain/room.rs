@@ -68,3 +68,51 @@ async fn for_whom_there_is_no_room_once_the_others_have_gone_is_told_before_they
     assert_eq!(rig.servers_on(&hosts[0]).await.len(), 1);
     assert!(message(&blocked, EVICTING).unwrap().contains("no other host has room for it"), "{blocked:?}");
 }
+
+/// The most that moved at once from a host that only one may leave at a time, by a trait.
+async fn most_at_once_by_trait(rig: &Rig, operator: impl FnOnce(Settings) -> Operator) -> usize {
+    let host = rig.region.hosts()[2].clone();
+    rig.region.world().set_parallel_migrations(8);
+    rig.disable(&host).await;
+    let limits = settings(|drain| {
+        drain.concurrency = 4;
+        drain.trait_concurrency = [("CUSTOM_SLOW".to_owned(), 1)].into();
+    });
+    tokio::spawn(operator(limits).run(rig.stop.clone()));
+    // Until the traits of all hosts have been read, if they are.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    rig.evict("first", &host).await;
+    rig.drained("first").await;
+    rig.most_at_once(&host).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_trait_that_sets_the_limit_is_placements_or_while_that_is_not_known_the_hypervisors() {
+    let region = || Region::builder().hosts(3).vms_per_host(6).seed(9).build();
+    let slow = ["CUSTOM_SLOW"];
+    // By Placement, which counts more than what was written once.
+    for (in_placement, most) in [(true, 1), (false, 4)] {
+        let rig = Rig::new(region()).await;
+        let host = rig.region.hosts()[2].clone();
+        rig.ready_to_drain(&host).await;
+        if in_placement {
+            let id = rig.nova.hypervisor_named(host.as_str()).await.unwrap().id;
+            let mut traits = rig.placement.traits(&id).await.unwrap();
+            traits.names.extend(slow.map(str::to_owned));
+            rig.placement.set_traits(&id, &traits).await.unwrap();
+        } else {
+            rig.write_status(&host, json!({"traits": slow})).await;
+        }
+        assert_eq!(most_at_once_by_trait(&rig, |limits| rig.drainer(limits)).await, most);
+    }
+    // By the Hypervisor, as long as nobody has read them.
+    let rig = Rig::new(region()).await;
+    let host = rig.region.hosts()[2].clone();
+    rig.ready_to_drain(&host).await;
+    rig.write_status(&host, json!({"traits": slow})).await;
+    let never = ViewOptions { trait_interval: LONG * 24, ..ViewOptions::default() };
+    let cloud = Cloud::new(Arc::new(rig.nova.clone()), Arc::new(rig.placement.clone()), never);
+    let most =
+        most_at_once_by_trait(&rig, |limits| rig.drainer(limits.clone()).cloud(cloud, limits).stages(Vec::new())).await;
+    assert_eq!(most, 1);
+}
