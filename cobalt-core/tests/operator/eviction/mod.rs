@@ -11,7 +11,7 @@ use cobalt_core::{
     nova::{ComputeService, Migration, MigrationKind, MigrationPhase, Server, ServerStatus, ServiceState},
     operator::{
         AgentSeen,
-        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight},
+        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Room},
     },
 };
 use jiff::Timestamp;
@@ -119,4 +119,8 @@ fn state_of<'a>(plan: &'a DrainPlan, id: &str) -> &'a EvictedInstance {
 fn reason(plan: &DrainPlan, type_: &str) -> (ConditionStatus, String) {
     let found = conditions::find(&plan.status.conditions, type_).unwrap();
     (found.status, found.reason.clone())
+}
+
+fn room(host: &str, free: u64) -> Room {
+    Room { host: host.into(), zone: None, free: [("MEMORY_MB".to_owned(), free)].into() }
 }

@@ -1,29 +1,36 @@
 //! A small cloud in which anything may happen at any time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use cobalt_core::{
-    api::{EvictedInstance, Eviction, EvictionStatus, InstanceState, MoveKind, conditions, testing},
-    nova::{Migration, MigrationKind, MigrationPhase, ServerStatus},
+    api::{EvictedInstance, Eviction, EvictionStatus, InstanceState, MoveKind, conditions, labels, testing},
+    ids::HostName,
+    nova::{Migration, MigrationKind, MigrationPhase, ServerStatus, TaskState},
     operator::{
         Outcome,
-        eviction::{DrainSettings, HostSeen, HostState, Step, decide},
+        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Moves, Room, Step, decide},
     },
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
-use super::{at, migration, seen, server, settings};
+use super::{at, migration, room, seen, server, settings};
 
 /// A server in the small cloud.
 #[derive(Clone, Debug)]
 struct Guest {
     status: ServerStatus,
-    host: &'static str,
+    host: HostName,
+    /// How often it has left the host for good.
     moves: usize,
 }
 
-/// A cloud of one host, its servers and their moves.
+/// A cloud of one host that is drained, its servers and their moves, and a few hosts around it.
 #[derive(Clone, Debug, Default)]
 struct Model {
     guests: BTreeMap<String, Guest>,
@@ -36,10 +43,34 @@ struct Model {
     next: usize,
 }
 
+impl Guest {
+    fn is_here(&self) -> bool {
+        self.host.as_str() == "hv-1"
+    }
+}
+
 impl Model {
-    fn boot(&mut self, status: ServerStatus) {
+    fn boot(&mut self, running: bool, host: &str) -> String {
         self.next += 1;
-        self.guests.insert(format!("vm-{:03}", self.next), Guest { status, host: "hv-1", moves: 0 });
+        let status = if running { ServerStatus::Active } else { ServerStatus::ShutOff };
+        let id = format!("vm-{:03}", self.next);
+        self.guests.insert(id.clone(), Guest { status, host: host.into(), moves: 0 });
+        id
+    }
+
+    /// Begins to move a server, if it is as it has to be for that.
+    fn begin(&mut self, id: &str, live: bool, to: &HostName) -> bool {
+        let Some(guest) = self.guests.get_mut(id) else { return false };
+        if guest.status != if live { ServerStatus::Active } else { ServerStatus::ShutOff } {
+            return false;
+        }
+        guest.status = if live { ServerStatus::Migrating } else { ServerStatus::Resize };
+        let kind = if live { MigrationKind::Live } else { MigrationKind::Cold };
+        let mut record = migration(self.migrations.len(), id, kind, MigrationPhase::Queued);
+        (record.source, record.destination) = (guest.host.clone(), Some(to.clone()));
+        (record.created_at, record.updated_at) = (Some(at(self.now)), Some(at(self.now)));
+        self.migrations.push(record);
+        true
     }
 
     fn open(&self) -> Vec<usize> {
@@ -47,19 +78,32 @@ impl Model {
         open.map(|(index, _)| index).filter(|index| !self.forgotten.contains(index)).collect()
     }
 
+    /// The moves away from the host that go on.
+    fn leaving(&self) -> impl Iterator<Item = &Migration> {
+        self.open().into_iter().map(|index| &self.migrations[index]).filter(|one| one.source.as_str() == "hv-1")
+    }
+
     fn look(&self, eviction: &Eviction) -> HostState {
         let show = |id: &String, guest: &Guest| {
             let mut shown = server(id, guest.status.clone());
-            shown.host = Some(guest.host.into());
+            shown.host = Some(guest.host.clone());
+            if guest.status == reverting() {
+                shown.task = Some(TaskState::Other("resize_reverting".into()));
+            }
             shown
         };
-        let here = self.guests.iter().filter(|(_, guest)| guest.host == "hv-1");
+        let here = self.guests.iter().filter(|(_, guest)| guest.is_here());
         let records = eviction.status.iter().flat_map(|status| status.instances().to_vec());
         let open = records.filter(|record| !record.state.is_finished()).map(|record| record.id);
-        let waiting = self.migrations.iter().filter(|one| one.phase == MigrationPhase::Unconfirmed);
+        let old =
+            |one: &Migration| one.updated_at.is_some_and(|touched| touched + Duration::from_secs(60) <= at(self.now));
+        let waiting = self.migrations.iter().filter(|one| !one.phase.is_over());
+        let waiting = waiting.filter(|one| old(one) || one.phase == MigrationPhase::Unconfirmed);
         let ids = open.chain(waiting.map(|one| one.server.to_string()));
-        let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| guest.host != "hv-1"));
+        let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| !guest.is_here()));
+        let rooms: Vec<Room> = ["hv-2", "hv-3"].map(|host| room(host, 9000)).into();
         HostState {
+            room: here.clone().map(|(id, _)| (id.as_str().into(), rooms.clone())).collect(),
             servers: here.map(|(id, guest)| show(id, guest)).collect(),
             migrations: self.migrations.iter().rev().cloned().collect(),
             left: left.map(|id| (id.as_str().into(), self.guests.get(&id).map(|guest| show(&id, guest)))).collect(),
@@ -69,21 +113,11 @@ impl Model {
 
     /// What Nova does when it is asked; `false` for a conflict.
     fn perform(&mut self, step: &Step) -> bool {
-        let now = at(self.now);
         match step {
-            Step::Start { server, how, .. } => {
-                let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
-                let live = *how == MoveKind::Live;
-                let wanted = if live { ServerStatus::Active } else { ServerStatus::ShutOff };
-                if guest.status != wanted || guest.host != "hv-1" {
-                    return false;
-                }
-                guest.status = if live { ServerStatus::Migrating } else { ServerStatus::Resize };
-                let kind = if live { MigrationKind::Live } else { MigrationKind::Cold };
-                let mut record = migration(self.migrations.len(), server.as_str(), kind, MigrationPhase::Queued);
-                (record.created_at, record.updated_at) = (Some(now), Some(now));
-                self.migrations.push(record);
-                true
+            Step::Start { server, how, target } => {
+                let here = self.guests.get(server.as_str()).is_some_and(Guest::is_here);
+                let to = target.clone().unwrap_or_else(|| "hv-2".into());
+                here && self.begin(server.as_str(), *how == MoveKind::Live, &to)
             }
             Step::Confirm { server } => {
                 let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
@@ -114,7 +148,7 @@ impl Model {
 
     fn end(&mut self, index: usize, phase: MigrationPhase) -> bool {
         let one = &mut self.migrations[index];
-        if one.phase.is_over() || one.phase == MigrationPhase::Unconfirmed {
+        if !matches!(one.phase, MigrationPhase::Queued | MigrationPhase::Running) {
             return false;
         }
         one.phase = phase;
@@ -134,21 +168,38 @@ impl Model {
             return;
         };
         one.updated_at = Some(now);
+        let leaves = usize::from(one.source.as_str() == "hv-1");
         one.phase = match (&one.phase, &one.kind) {
             (MigrationPhase::Queued, _) => MigrationPhase::Running,
-            (MigrationPhase::Running, MigrationKind::Live) => {
-                (guest.host, guest.status) = ("hv-2", ServerStatus::Active);
-                guest.moves += 1;
-                MigrationPhase::Completed
+            (MigrationPhase::Running, kind) => {
+                guest.host = one.destination.clone().unwrap();
+                guest.moves += leaves;
+                let live = *kind == MigrationKind::Live;
+                guest.status = if live { ServerStatus::Active } else { ServerStatus::VerifyResize };
+                if live { MigrationPhase::Completed } else { MigrationPhase::Unconfirmed }
             }
-            (MigrationPhase::Running, _) => {
-                (guest.host, guest.status) = ("hv-2", ServerStatus::VerifyResize);
-                guest.moves += 1;
-                MigrationPhase::Unconfirmed
+            (MigrationPhase::Finishing, _) => {
+                (guest.host, guest.status) = (one.source.clone(), ServerStatus::ShutOff);
+                guest.moves -= leaves;
+                MigrationPhase::Completed
             }
             (phase, _) => phase.clone(),
         };
     }
+
+    /// The owner of a server that has moved while it was shut off takes that back.
+    fn revert(&mut self, index: usize) {
+        let one = &mut self.migrations[index];
+        if one.phase == MigrationPhase::Unconfirmed
+            && let Some(guest) = self.guests.get_mut(one.server.as_str())
+        {
+            (one.phase, one.updated_at, guest.status) = (MigrationPhase::Finishing, Some(at(self.now)), reverting());
+        }
+    }
+}
+
+fn reverting() -> ServerStatus {
+    ServerStatus::Other("REVERT_RESIZE".into())
 }
 
 /// What may happen between two passes, or to one.
@@ -166,6 +217,13 @@ enum Happening {
     Crash(usize),
     Pass,
     CloudAway,
+    /// A server is moved to the host.
+    Come(bool),
+    /// A server is moved away from the host, by somebody else.
+    Go(usize),
+    Revert(usize),
+    /// Somebody deletes the Eviction; when it has gone there is another one.
+    CallOff,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -184,58 +242,230 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// One pass over the model. With `dies_after`, it ends after so many steps and nothing is written.
-fn pass(
-    model: &mut Model,
-    eviction: &mut Eviction,
-    empty_since: &mut Option<Timestamp>,
-    settings: &DrainSettings,
-    dies_after: Option<usize>,
-) {
-    let now = at(model.now);
-    let mut seen = seen(eviction.clone(), model.look(eviction));
-    seen.empty_since = *empty_since;
-    let mut plan = decide(&seen, settings, now);
-    *empty_since = plan.empty.then(|| empty_since.unwrap_or(now));
-    for (number, step) in plan.steps.clone().into_iter().enumerate() {
-        if dies_after == Some(number) {
-            *empty_since = None;
+/// The same, and others have a hand in it.
+fn happening_among_others() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        20 => happening(),
+        2 => any::<bool>().prop_map(Happening::Come),
+        2 => any::<usize>().prop_map(Happening::Go),
+        2 => any::<usize>().prop_map(Happening::Revert),
+        1 => Just(Happening::CallOff),
+    ]
+}
+
+/// A drain in the small cloud.
+struct Drain {
+    model: Model,
+    eviction: Eviction,
+    empty_since: Option<Timestamp>,
+    elsewhere: InFlight,
+    settings: DrainSettings,
+}
+
+impl Drain {
+    fn new(settings: DrainSettings, guests: Vec<bool>) -> Self {
+        let mut model = Model::default();
+        for running in guests {
+            model.boot(running, "hv-1");
+        }
+        let eviction = testing::eviction("hv-1").running().build();
+        Self { model, eviction, empty_since: None, elsewhere: InFlight::default(), settings }
+    }
+
+    fn is_over(&self) -> bool {
+        conditions::is_false(self.eviction.conditions(), "Evicting")
+    }
+
+    fn seen(&self) -> DrainSeen {
+        let mut seen = seen(self.eviction.clone(), self.model.look(&self.eviction));
+        (seen.empty_since, seen.elsewhere) = (self.empty_since, self.elsewhere.clone());
+        seen
+    }
+
+    /// One pass over the model. With `dies_after`, it ends after so many steps and nothing is written.
+    fn pass(&mut self, dies_after: Option<usize>) {
+        let now = at(self.model.now);
+        let mut seen = self.seen();
+        let mut plan = decide(&seen, &self.settings, now);
+        self.empty_since = plan.empty.then(|| self.empty_since.unwrap_or(now));
+        if plan.hold && !seen.is_held() {
+            self.eviction.metadata.finalizers = Some(vec![labels::EVICTION_FINALIZER.into()]);
+            seen.eviction = Arc::new(self.eviction.clone());
+        }
+        for (number, step) in plan.steps.clone().into_iter().enumerate() {
+            if dies_after == Some(number) {
+                self.empty_since = None;
+                return;
+            }
+            self.check(&seen, &step);
+            let done = self.model.perform(&step);
+            let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
+            seen.outcomes.insert(step.key(), if done { Outcome::Done } else { conflict });
+        }
+        self.check_limits(&plan);
+        if dies_after.is_some() {
+            self.empty_since = None;
             return;
         }
-        if let Step::Start { server, .. } = &step {
-            let moves = model.open().into_iter().any(|index| model.migrations[index].server == *server);
-            assert!(!moves, "{server} moves already");
+        if !seen.outcomes.is_empty() {
+            plan = decide(&seen, &self.settings, now);
+            assert!(plan.steps.is_empty(), "steps are decided once per pass");
         }
-        let done = model.perform(&step);
-        let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
-        seen.outcomes.insert(step.key(), if done { Outcome::Done } else { conflict });
-    }
-    // Who has lost its place may go on beside whoever took it, and has it again when it does: then nobody begins.
-    let count = |test: fn(&EvictedInstance) -> bool| plan.status.instances().iter().filter(|one| test(one)).count();
-    let late = count(|one| one.state == InstanceState::Overdue).min(settings.concurrency);
-    if plan.steps.iter().any(|step| matches!(step, Step::Start { .. })) {
-        assert!(model.open().len() <= settings.concurrency + late, "more in flight than allowed");
-    }
-    if dies_after.is_some() {
-        *empty_since = None;
-        return;
-    }
-    if !seen.outcomes.is_empty() {
-        plan = decide(&seen, settings, now);
-        assert!(plan.steps.is_empty(), "steps are decided once per pass");
-    }
-    let evicting = conditions::find(&plan.status.conditions, "Evicting").unwrap();
-    if evicting.is_false() {
-        assert!(model.guests.values().all(|guest| guest.host != "hv-1"), "evicted, and not empty");
-        assert!(model.open().is_empty(), "evicted, and something moves");
-    }
-    for record in plan.status.instances() {
-        if matches!(record.state, InstanceState::Blocked | InstanceState::Failed) {
-            assert!(record.error.is_some(), "{record:?}");
+        self.check_words(&plan);
+        self.eviction.status = Some(plan.status);
+        if !plan.hold {
+            self.eviction.metadata.finalizers = None;
+            if seen.is_leaving() {
+                self.eviction = testing::eviction("hv-1").running().build();
+            }
         }
     }
-    assert!(plan.again.is_some() || evicting.is_false(), "nobody would look again");
-    eviction.status = Some(plan.status);
+
+    fn check(&self, seen: &DrainSeen, step: &Step) {
+        let called_off = seen.eviction.metadata.deletion_timestamp.as_ref().map(|at| at.0);
+        match step {
+            Step::Start { server, .. } => {
+                let moves = self.model.open().into_iter().any(|index| self.model.migrations[index].server == *server);
+                assert!(!moves, "{server} moves already");
+                assert_eq!(called_off, None, "nothing begins any more");
+            }
+            Step::Abort { migration, incoming: false, .. } if called_off.is_some() => {
+                let index: usize = migration.as_str().parse().unwrap();
+                assert!(self.model.migrations[index].created_at <= called_off, "others' moves are not stopped");
+            }
+            _ => {}
+        }
+    }
+
+    /// After a start: who has lost its place may go on beside whoever took it, and has it again when it does.
+    fn check_limits(&self, plan: &DrainPlan) {
+        let late = |test: &dyn Fn(&EvictedInstance) -> bool| {
+            plan.status.instances().iter().filter(|one| one.state == InstanceState::Overdue && test(one)).count()
+        };
+        for step in &plan.steps {
+            let Step::Start { target, .. } = step else { continue };
+            let (moves, places) = (self.model.leaving().count(), self.settings.concurrency);
+            let late_ones = late(&|_| true);
+            assert!(moves <= places + late_ones.min(places), "more in flight than allowed");
+            if self.settings.region_concurrency > 0 {
+                let most = self.settings.region_concurrency.max(late_ones + 1);
+                assert!(moves + self.elsewhere.all.placed <= most, "more in the region than allowed");
+            }
+            if let Some(target) = target {
+                let to = self.model.leaving().filter(|one| one.destination.as_ref() == Some(target)).count();
+                let late = late(&|one| one.target.as_deref() == Some(target.as_str()));
+                assert!(to <= self.settings.target_concurrency.max(late + 1), "more to {target} than allowed");
+            }
+        }
+    }
+
+    fn check_words(&self, plan: &DrainPlan) {
+        let evicting = conditions::find(&plan.status.conditions, "Evicting").unwrap();
+        if evicting.is_false() {
+            assert!(self.model.guests.values().all(|guest| !guest.is_here()), "evicted, and not empty");
+            assert!(self.model.open().is_empty(), "evicted, and something moves");
+        }
+        for record in plan.status.instances() {
+            if matches!(record.state, InstanceState::Blocked | InstanceState::Failed) {
+                assert!(record.error.is_some(), "{record:?}");
+            }
+        }
+        let ends = self.eviction.metadata.deletion_timestamp.is_some() && !plan.hold;
+        assert!(plan.again.is_some() || evicting.is_false() || ends, "nobody would look again");
+    }
+
+    fn happens(&mut self, one: Happening) {
+        let model = &mut self.model;
+        let open = model.open();
+        let moving = |which: usize| (!open.is_empty()).then(|| open[which % open.len()]);
+        let id = |model: &Model, which: usize| {
+            (!model.guests.is_empty()).then(|| model.guests.keys().nth(which % model.guests.len()).unwrap().clone())
+        };
+        match one {
+            Happening::Delete(which) => {
+                let Some(id) = id(model, which) else { return };
+                model.guests.remove(&id);
+                // With a server go its moves.
+                for one in model.migrations.iter_mut().filter(|one| one.server.as_str() == id && !one.phase.is_over()) {
+                    one.phase = MigrationPhase::Failed;
+                }
+            }
+            Happening::Break(which) => {
+                let Some(guest) = id(model, which).and_then(|id| model.guests.get_mut(&id)) else { return };
+                if guest.status == ServerStatus::Active {
+                    guest.status = ServerStatus::Suspended;
+                }
+            }
+            Happening::Advance(which) => moving(which).into_iter().for_each(|index| model.advance(index)),
+            Happening::Fail(which) => {
+                moving(which).map(|index| model.end(index, MigrationPhase::Failed));
+            }
+            Happening::Forget(which) => moving(which).into_iter().for_each(|index| model.forget(index)),
+            Happening::Revert(which) => moving(which).into_iter().for_each(|index| model.revert(index)),
+            Happening::Deaf(deaf) => model.deaf = deaf,
+            Happening::Wait(seconds) => model.now += seconds,
+            Happening::Crash(after) => self.pass(Some(after)),
+            Happening::Pass => self.pass(None),
+            Happening::CloudAway => {
+                let mut seen = self.seen();
+                seen.cloud = HostSeen::Unknown("it does not answer".into());
+                let plan = decide(&seen, &self.settings, at(self.model.now));
+                assert!(plan.steps.is_empty());
+                let before = self.eviction.status.clone().unwrap_or_default().instances;
+                assert_eq!(plan.status.instances, before, "nothing is forgotten");
+            }
+            Happening::CallOff => {
+                let now = Time(at(model.now));
+                self.eviction.metadata.deletion_timestamp.get_or_insert(now);
+            }
+            // After the end nobody looks, unless libvirt tells; the host is disabled, so nothing comes.
+            Happening::Boot(_) | Happening::Come(_) | Happening::Go(_) if self.is_over() => {}
+            Happening::Boot(running) => {
+                self.model.boot(running, "hv-1");
+                self.empty_since = None;
+            }
+            Happening::Come(running) => {
+                let id = self.model.boot(running, "hv-9");
+                self.model.begin(&id, running, &"hv-1".into());
+                self.empty_since = None;
+            }
+            Happening::Go(which) => {
+                let Some(id) = id(&self.model, which) else { return };
+                let guest = &self.model.guests[&id];
+                if guest.is_here() {
+                    let live = guest.status == ServerStatus::Active;
+                    self.model.begin(&id, live, &"hv-3".into());
+                }
+            }
+        }
+    }
+
+    /// Everything that can move does, and what cannot is named.
+    fn peace(mut self) {
+        self.elsewhere = InFlight::default();
+        for _ in 0..400 {
+            self.model.now += 700;
+            self.pass(None);
+            for index in self.model.open() {
+                self.model.advance(index);
+            }
+        }
+        for (id, guest) in &self.model.guests {
+            assert!(guest.moves <= 1, "{id} has moved {} times", guest.moves);
+            let records = self.eviction.status.iter().flat_map(EvictionStatus::instances);
+            let record = records.into_iter().find(|one| one.id == *id).cloned();
+            if guest.status == ServerStatus::Suspended && guest.is_here() {
+                assert_eq!(record.map(|one| one.state), Some(InstanceState::Blocked));
+            } else {
+                assert!(!guest.is_here(), "{id} is {:?}: {record:?}", guest.status);
+            }
+        }
+        let stuck = self.model.guests.values().any(Guest::is_here);
+        let evicting = conditions::find(self.eviction.conditions(), "Evicting").unwrap();
+        let wanted = (!stuck, if stuck { "Blocked" } else { "Succeeded" });
+        assert_eq!((evicting.is_false(), evicting.reason.as_str()), wanted);
+        assert!(self.model.open().is_empty());
+    }
 }
 
 proptest! {
@@ -247,94 +477,27 @@ proptest! {
         guests in prop::collection::vec(any::<bool>(), 0..8),
         happenings in prop::collection::vec(happening(), 0..60),
     ) {
-        let settings = settings(concurrency);
-        let mut model = Model::default();
-        for running in guests {
-            model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
-        }
-        let mut eviction = testing::eviction("hv-1").running().build();
-        let mut empty_since = None;
+        let mut drain = Drain::new(settings(concurrency), guests);
         for one in happenings {
-            let over = conditions::is_false(eviction.conditions(), "Evicting");
-            match one {
-                // After the end nobody looks, unless libvirt tells; the host is disabled, so nothing comes.
-                Happening::Boot(running) if !over => {
-                    model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
-                    empty_since = None;
-                }
-                Happening::Delete(which) if !model.guests.is_empty() => {
-                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
-                    model.guests.remove(&id);
-                    // With a server go its moves.
-                    for one in model.migrations.iter_mut().filter(|one| one.server.as_str() == id && !one.phase.is_over()) {
-                        one.phase = MigrationPhase::Failed;
-                    }
-                }
-                Happening::Break(which) if !model.guests.is_empty() => {
-                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
-                    let guest = model.guests.get_mut(&id).unwrap();
-                    if guest.status == ServerStatus::Active {
-                        guest.status = ServerStatus::Suspended;
-                    }
-                }
-                Happening::Advance(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.advance(open[which % open.len()]);
-                    }
-                }
-                Happening::Fail(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.end(open[which % open.len()], MigrationPhase::Failed);
-                    }
-                }
-                Happening::Forget(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.forget(open[which % open.len()]);
-                    }
-                }
-                Happening::Deaf(deaf) => model.deaf = deaf,
-                Happening::Wait(seconds) => model.now += seconds,
-                Happening::Crash(after) => {
-                    pass(&mut model, &mut eviction, &mut empty_since, &settings, Some(after));
-                }
-                Happening::Pass => pass(&mut model, &mut eviction, &mut empty_since, &settings, None),
-                Happening::CloudAway => {
-                    let mut seen = seen(eviction.clone(), HostState::default());
-                    seen.cloud = HostSeen::Unknown("it does not answer".into());
-                    let plan = decide(&seen, &settings, at(model.now));
-                    prop_assert!(plan.steps.is_empty());
-                    prop_assert_eq!(
-                        plan.status.instances, eviction.status.clone().unwrap_or_default().instances,
-                        "nothing is forgotten"
-                    );
-                }
-                _ => {}
-            }
+            drain.happens(one);
         }
-        // Peace: everything that can move does, and what cannot is named.
-        for _ in 0..400 {
-            model.now += 700;
-            pass(&mut model, &mut eviction, &mut empty_since, &settings, None);
-            for index in model.open() {
-                model.advance(index);
-            }
+        drain.peace();
+    }
+
+    #[test]
+    fn whatever_happens_among_others_no_limit_is_passed_and_nothing_of_theirs_is_stopped(
+        concurrency in 1_usize..5,
+        limits in (0_usize..3, 0_usize..5),
+        elsewhere in 0_usize..3,
+        guests in prop::collection::vec(any::<bool>(), 0..8),
+        happenings in prop::collection::vec(happening_among_others(), 0..60),
+    ) {
+        let mut drain = Drain::new(settings(concurrency), guests);
+        (drain.settings.target_concurrency, drain.settings.region_concurrency) = limits;
+        drain.elsewhere.all = Moves { placed: elsewhere, overdue: 0 };
+        for one in happenings {
+            drain.happens(one);
         }
-        for (id, guest) in &model.guests {
-            prop_assert!(guest.moves <= 1, "{} has moved {} times", id, guest.moves);
-            let record = eviction.status.iter().flat_map(EvictionStatus::instances).find(|one| one.id == *id).cloned();
-            match (&guest.status, guest.host) {
-                (ServerStatus::Suspended, "hv-1") => {
-                    prop_assert_eq!(record.map(|one| one.state), Some(InstanceState::Blocked));
-                }
-                (status, host) => prop_assert_eq!(host, "hv-2", "{} is {:?}: {:?}", id, status, record),
-            }
-        }
-        let stuck = model.guests.values().any(|guest| guest.host == "hv-1");
-        let evicting = conditions::find(eviction.conditions(), "Evicting").unwrap();
-        prop_assert_eq!((evicting.is_false(), evicting.reason.as_str()), (!stuck, if stuck { "Blocked" } else { "Succeeded" }));
-        prop_assert!(model.open().is_empty());
+        drain.peace();
     }
 }

@@ -16,7 +16,7 @@ use cobalt_core::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{START, at, hypervisor, migration, reason, seen, server, service, settings, state_of, with_servers};
+use super::{START, at, hypervisor, migration, reason, room, seen, server, service, settings, state_of, with_servers};
 
 #[test]
 fn each_kind_of_server_is_treated_as_nova_will_have_it() {
@@ -117,10 +117,6 @@ fn one_that_cannot_move_does_not_hold_the_others_back() {
     assert_eq!(reason(&plan, "Evicting"), (ConditionStatus::True, "Running".into()));
     let said = conditions::find(&plan.status.conditions, "PreflightChecksSucceeded").unwrap();
     assert!(said.is_true() && said.message.contains("name-a (it is suspended"), "{}", said.message);
-}
-
-fn room(host: &str, free: u64) -> Room {
-    Room { host: host.into(), zone: None, free: [("MEMORY_MB".to_owned(), free)].into() }
 }
 
 #[test]
