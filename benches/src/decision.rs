@@ -3,18 +3,18 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cobalt_core::{
     api::{
-        ConditionStatus, condition_types, labels,
+        ConditionStatus, Eviction, condition_types, labels,
         testing::{MADE_AT, eviction, hypervisor, node},
     },
     ids::HostName,
     jiff::Timestamp,
-    nova::{NovaClient, view::ViewOptions},
+    nova::{Migration, MigrationKind, MigrationPhase, NovaClient, Server, ServerStatus, view::ViewOptions},
     operator::{
-        AgentSeen, Cloud, CloudSeen, Settings, Snapshot, Stage,
-        eviction::{DrainSeen, DrainSettings, HostSeen, HostState, InFlight},
+        AgentSeen, Cloud, CloudSeen, Outcome, Settings, Snapshot, Stage,
+        eviction::{DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Room, decide},
         stages,
     },
 };
@@ -79,7 +79,7 @@ impl Decision {
     }
 }
 
-/// A host that is drained eight servers at a time, and what is seen of it at the first look.
+/// A host that is drained eight servers at a time, and what is seen of it at one look.
 #[derive(Debug)]
 pub struct Drain {
     /// What is decided about.
@@ -91,6 +91,47 @@ pub struct Drain {
 }
 
 impl Drain {
+    /// Looks at it in the middle: eight servers move, the others are recorded and wait, each has been moved before, and
+    /// twenty hosts have room for it.
+    pub fn under_way() -> anyhow::Result<Self> {
+        let mut drain = Self::new()?;
+        drain.settings.target_concurrency = 2;
+        let HostSeen::Known(mut state) = drain.seen.cloud else { bail!("the host was not seen") };
+        let other = |number: usize| HostName::new(format!("other-{number}"));
+        let room = |number| Room { host: other(number), zone: None, free: [("MEMORY_MB".to_owned(), 9000)].into() };
+        let rooms: Vec<Room> = (0..20).map(room).collect();
+        state.room = state.servers.iter().map(|server| (server.id.clone(), rooms.clone())).collect();
+        let record = |number: usize, server: &Server, phase| Migration {
+            id: number.to_string().into(),
+            server: server.id.clone(),
+            kind: MigrationKind::Live,
+            phase,
+            source: drain.seen.host.clone(),
+            destination: Some(other(number % 20)),
+            created_at: Some(drain.now),
+            updated_at: Some(drain.now),
+        };
+        let past = state.servers.iter().enumerate();
+        let past: Vec<Migration> =
+            past.map(|(number, server)| record(number, server, MigrationPhase::Completed)).collect();
+        // The first look, written down.
+        drain.seen.cloud = HostSeen::Known(state.clone());
+        let first = decide(&drain.seen, &drain.settings, drain.now);
+        drain.seen.outcomes = first.steps.iter().map(|step| (step.key(), Outcome::Done)).collect();
+        let status = decide(&drain.seen, &drain.settings, drain.now).status;
+        let moves = |server: &Server| drain.seen.outcomes.contains_key(&format!("move {}", server.id));
+        let begun = state.servers.iter().filter(|server| moves(server)).enumerate();
+        let begun = begun.map(|(number, server)| record(100 + number, server, MigrationPhase::Running));
+        state.migrations = begun.chain(past).collect();
+        for server in state.servers.iter_mut().filter(|server| moves(server)) {
+            server.status = ServerStatus::Migrating;
+        }
+        drain.seen.outcomes.clear();
+        drain.seen.eviction = Arc::new(Eviction { status: Some(status), ..(*drain.seen.eviction).clone() });
+        drain.seen.cloud = HostSeen::Known(state);
+        Ok(drain)
+    }
+
     /// Looks at a simulated host once.
     pub fn new() -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

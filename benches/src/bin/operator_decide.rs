@@ -22,8 +22,10 @@ enum Subject {
     Stages,
     /// The same, and the bodies of its writes.
     Bodies,
-    /// One look at a host with 50 servers that is being drained.
+    /// The first look at a host with 50 servers that is being drained.
     Drain,
+    /// One in the middle: with migrations, records and rooms.
+    DrainUnderWay,
 }
 
 #[derive(Parser)]
@@ -65,12 +67,13 @@ fn counted(subject: &str, times: usize) -> anyhow::Result<f64> {
 }
 
 fn decide(subject: Subject, times: usize) -> anyhow::Result<()> {
-    if subject == Subject::Drain {
-        let Drain { seen, settings, now } = Drain::new()?;
-        ensure!(
-            eviction::decide(&seen, &settings, now).steps.len() == settings.concurrency,
-            "the drain does not begin"
-        );
+    if let Subject::Drain | Subject::DrainUnderWay = subject {
+        let begins = subject == Subject::Drain;
+        let Drain { seen, settings, now } = if begins { Drain::new()? } else { Drain::under_way()? };
+        let plan = eviction::decide(&seen, &settings, now);
+        let moves = plan.status.instances().iter().filter(|one| one.state.is_in_flight()).count();
+        let wanted = if begins { (settings.concurrency, 0) } else { (0, settings.concurrency) };
+        ensure!((plan.steps.len(), moves) == wanted, "the drain is not where it should be");
         for _ in 0..times {
             black_box(eviction::decide(black_box(&seen), &settings, now));
         }

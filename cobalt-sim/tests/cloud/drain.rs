@@ -1,5 +1,7 @@
 //! Hosts are drained: by the controller alone, with a test in the part of the maintenance stage.
 
+mod room;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -723,6 +725,32 @@ async fn of_two_evictions_of_one_host_the_older_works_and_both_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_eviction_begins_when_an_older_one_that_is_deleted_has_stopped_its_moves() {
+    let timing = Timing { copy_per_gib: Duration::from_secs(10), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(5).timing(timing).seed(4).build()).await;
+    let host = rig.region.hosts()[0].clone();
+    // One is shut off: its move cannot be stopped, and is awaited.
+    rig.region.world().guest_shutdown(&rig.servers_on(&host).await[0]).unwrap();
+    rig.ready_to_drain(&host).await;
+    rig.disable(&host).await;
+    rig.evict("by-hand", &host).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    rig.evict(host.as_str(), &host).await;
+    rig.drains(with_concurrency(5));
+    rig.wait("moving", async || rig.region.world().migrating().len() == 5).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    rig.evictions().delete("by-hand", &DeleteParams::default()).await.unwrap();
+    let before = rig.nova.migrations(&host).await.unwrap().len();
+    rig.drained(host.as_str()).await;
+    assert!(rig.evictions().get_opt("by-hand").await.unwrap().is_none());
+    // Newest first: what came after that was not stopped.
+    let all = rig.nova.migrations(&host).await.unwrap();
+    let later = &all[..all.len() - before];
+    assert!(!later.is_empty() && later.iter().all(|one| one.phase == MigrationPhase::Completed), "{later:?}");
+    assert!(rig.most_at_once(&host).await <= 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_of_an_earlier_program_is_taken_over_and_its_failure_is_no_end() {
     let rig = Rig::new(Region::builder().hosts(2).vms_per_host(2).seed(4).build()).await;
     let host = rig.region.hosts()[0].clone();
@@ -836,6 +864,30 @@ async fn records_that_a_restart_of_a_compute_service_left_open_cost_minutes_and_
         rig.nova.migrations(&host).await.unwrap().into_iter().filter(|one| !one.phase.is_over()).collect();
     assert_eq!(open.len(), 2, "nobody has closed them: {open:?}");
     assert!(rig.nova.faults().calls("abort_migration") <= 4, "{}", rig.nova.faults().calls("abort_migration"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_many_records_that_were_left_open_has_its_turn() {
+    let region = Region::builder().hosts(2).vms_per_host(0).cells([(64, 128)]).seed(4).build();
+    let rig = Rig::new(region).await;
+    let (hosts, world) = (rig.region.hosts(), rig.region.world());
+    for _ in 0..50 {
+        let vm = rig.region.boot(&hosts[1], "1").unwrap();
+        rig.nova.live_migrate(&vm, Some(&hosts[0]), BlockMigration::Auto).await.unwrap();
+        world.forget_migration(&vm);
+    }
+    let open = rig.nova.migrations(&hosts[0]).await.unwrap().into_iter().filter(|one| !one.phase.is_over()).count();
+    assert_eq!(open, 50);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    rig.ready_to_drain(&hosts[0]).await;
+    rig.disable(&hosts[0]).await;
+    let began = tokio::time::Instant::now();
+    rig.drains(with_concurrency(1));
+    rig.evict("first", &hosts[0]).await;
+    rig.drained("first").await;
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    assert_eq!(rig.nova.faults().calls("server"), 50, "once is enough");
+    assert_eq!(rig.nova.faults().calls("abort_migration"), 0);
 }
 
 #[tokio::test(start_paused = true)]

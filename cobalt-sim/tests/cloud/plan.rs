@@ -117,6 +117,23 @@ async fn room_is_dealt_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_shape_that_placement_refuses_is_told_and_the_others_are_planned() {
+    let region = Region::builder().hosts(2).vms_per_host(0).seed(6).build();
+    let (nova, placement, host) = (region.nova(), region.placement(), region.hosts()[0].clone());
+    region.boot(&host, "1").unwrap();
+    region.boot(&host, "2").unwrap();
+    let ask = async |failure| {
+        placement.faults().fail_next("candidates", failure);
+        plan(&nova, &placement, &host, &PlanOptions::default()).await
+    };
+    let found = ask(Failure::Refused).await.unwrap();
+    let stays: Vec<_> = found.stuck().map(|one| one.why_not.clone().unwrap()).collect();
+    let [why] = stays.as_slice() else { panic!("{stays:?}") };
+    assert!(why.starts_with("Placement does not say who has room for it: find candidates"), "{why}");
+    assert!(ask(Failure::Unavailable).await.is_err(), "nobody can say anything");
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_hypervisor_is_no_place_and_an_unknown_or_dead_host_no_plan() {
     let region = Region::builder().hosts(1).vms_per_host(1).seed(6).build();
     let (nova, host) = (region.nova(), region.hosts()[0].clone());

@@ -69,6 +69,9 @@ async fn a_drain_takes_what_comes_meanwhile_and_goes_on_around_what_refuses() {
     world.assert_moved_once(host, &servers);
     let most = most.seen();
     assert!((2..=CONCURRENCY).contains(&most), "{most} at once");
+    // And between those looks.
+    let most = world.most_at_once(host, &servers);
+    assert!((2..=CONCURRENCY).contains(&most), "{most} at once, by Nova's records");
     assert_eq!(world.cloud(|plane| plane.migrations_of(&bystander)), [], "hv-10 is another host");
     world.use_again(host).await;
 }

@@ -87,6 +87,7 @@ async fn through_a_death_of_the_operator(world: &World) {
     world.until_drained(host).await;
     assert_eq!(world.servers_on(host), []);
     world.assert_moved_once(host, &servers);
+    world.assert_asked_once(host, &servers);
     let eviction = world.evictions().get(host).await.unwrap();
     let known = eviction.status.unwrap_or_default();
     for server in &servers {

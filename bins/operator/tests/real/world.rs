@@ -263,6 +263,26 @@ impl World {
         }
     }
 
+    /// Fails unless each server was asked to leave this host exactly once, whatever came of it.
+    #[track_caller]
+    pub(crate) fn assert_asked_once(&self, host: &str, servers: &[String]) {
+        for id in servers {
+            let mut migrations = self.cloud(|plane| ended_migrations(plane, id));
+            migrations.retain(|migration| migration.source == host);
+            assert_eq!(migrations.len(), 1, "{migrations:?}");
+        }
+    }
+
+    /// The largest number of these servers that were on their way from a host at the same time, by the times of Nova's
+    /// records. They are cut to seconds, so moves that only touch each other do not count as at the same time.
+    #[track_caller]
+    pub(crate) fn most_at_once(&self, host: &str, servers: &[String]) -> usize {
+        let all = servers.iter().flat_map(|id| self.cloud(|plane| ended_migrations(plane, id)));
+        let moves: Vec<SeenMigration> = all.filter(|migration| migration.source == host).collect();
+        let at = |moment: &str| moves.iter().filter(|one| *one.created <= *moment && *one.updated > *moment).count();
+        moves.iter().map(|one| at(&one.created)).max().unwrap_or(0)
+    }
+
     /// Waits until the Hypervisor is as wanted.
     pub(crate) async fn until_hypervisor(
         &self,

@@ -282,7 +282,8 @@ impl Context {
         Ok(())
     }
 
-    /// Another Eviction of the same host that is older and not over.
+    /// Another Eviction of the same host that is older and not over. One that is being deleted and has moves under way would
+    /// stop what we begin meanwhile.
     fn older(&self, mine: &Eviction) -> Option<String> {
         let age = |one: &Eviction| (one.metadata.creation_timestamp.as_ref().map(|at| at.0), one.name_any());
         let over = |one: &Eviction| {
@@ -292,7 +293,9 @@ impl Context {
         let others = self.drains.evictions.keys().into_iter().filter_map(|key| self.drains.evictions.get(&key));
         let same =
             others.filter(|one| one.spec.hypervisor == mine.spec.hypervisor && one.name_any() != mine.name_any());
-        let older = same.filter(|one| one.metadata.deletion_timestamp.is_none() && !over(one) && age(one) < age(mine));
+        let works = |one: &Arc<Eviction>| one.metadata.deletion_timestamp.is_none() && !over(one);
+        let ends = |one: &Arc<Eviction>| one.metadata.deletion_timestamp.is_some() && is_held(one);
+        let older = same.filter(|one| (works(one) || ends(one)) && age(one) < age(mine));
         older.min_by_key(|one| age(one)).map(|one| one.name_any())
     }
 
@@ -301,7 +304,7 @@ impl Context {
         seen.elsewhere = self.elsewhere(name, &flights);
         let plan = decide(seen, &self.drains.settings, now);
         let mine = in_flight(&plan);
-        if mine.total == 0 {
+        if mine == InFlight::default() {
             flights.remove(name);
         } else {
             flights.insert(name.to_owned(), mine);
@@ -316,19 +319,13 @@ impl Context {
         if settings.region_concurrency == 0 && settings.target_concurrency == 0 {
             return sum;
         }
-        let mut add = |flight: InFlight| {
-            sum.total += flight.total;
-            for (host, count) in flight.to {
-                *sum.to.entry(host).or_default() += count;
-            }
-        };
         let known = lock(&self.memories);
         for key in self.drains.evictions.keys().into_iter().filter(|key| key.name != name) {
             match (flights.get(&key.name), self.drains.evictions.get(&key)) {
-                (Some(flight), _) => add(flight.clone()),
+                (Some(flight), _) => sum.add(flight),
                 (None, Some(eviction)) if !known.contains_key(&key.name) => {
                     let status = eviction.status.clone().unwrap_or_default();
-                    add(in_flight(&DrainPlan { status, ..DrainPlan::default() }));
+                    sum.add(&in_flight(&DrainPlan { status, ..DrainPlan::default() }));
                 }
                 _ => {}
             }

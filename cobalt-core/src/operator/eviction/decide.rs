@@ -1,6 +1,7 @@
 //! What to do next about a drain, and what to say about it: a pure function.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     movability::{self, Movability},
     say,
-    seen::{DrainSeen, HostSeen, HostState, InFlight, has_moved, is_borne_out, is_disabled, is_over},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, Moves, Room, has_moved, is_disabled, is_over},
     settings::{DrainSettings, stop_again},
     targets,
 };
@@ -199,23 +200,24 @@ fn leaving(seen: &DrainSeen, settings: &DrainSettings, now: Timestamp, plan: &mu
         plan.hold = !matches!(seen.cloud, HostSeen::Absent(_));
         return;
     };
-    let vms = judge_all(seen, state, settings, now);
-    // Not what others have begun, such as a resize that its owner has not confirmed.
-    let ours: BTreeSet<&str> = seen
-        .eviction
-        .status
-        .iter()
-        .flat_map(EvictionStatus::instances)
-        .filter(|record| !record.state.is_finished())
-        .map(|record| record.id.as_str())
-        .collect();
-    let mine: Vec<(&InstanceId, &Vm)> =
-        vms.iter().filter(|(id, vm)| vm.record.state.is_under_way() && ours.contains(id.as_str())).collect();
-    plan.hold = !mine.is_empty();
+    // Not what others begin now. One that was to be moved and moves since before may have been asked to by a pass that died
+    // before it wrote that down.
+    let began = |record: &EvictedInstance| {
+        let mut open = state.migrations.iter().filter(|one| !one.phase.is_over());
+        open.find(|one| one.server.as_str() == record.id).and_then(|one| one.created_at)
+    };
+    let is_ours = |record: &EvictedInstance| {
+        !record.state.is_finished() && (record.state.is_under_way() || began(record).is_none_or(|at| at <= since))
+    };
+    let written = seen.eviction.status.iter().flat_map(EvictionStatus::instances).cloned();
+    let (ours, others): (Vec<EvictedInstance>, Vec<EvictedInstance>) = written.partition(is_ours);
+    let mut vms = judge_all(seen, state, settings, now);
+    vms.retain(|id, _| ours.iter().any(|record| record.id == id.as_str()));
+    plan.hold = vms.values().any(|vm| vm.record.state.is_under_way());
     if seen.outcomes.is_empty() {
-        plan.steps = follow_ups(mine.into_iter());
+        plan.steps = follow_ups(vms.iter());
     }
-    plan.status.instances = Some(kept(vms.into_values().map(|vm| vm.record)));
+    plan.status.instances = Some(kept(others.into_iter().chain(vms.into_values().map(|vm| vm.record))));
 }
 
 /// What is wanted of one server.
@@ -268,14 +270,15 @@ fn judge_all(
 
 /// Whether a server that is not on the host any more has a move that is not at its end.
 fn is_on_its_way(seen: &DrainSeen, state: &HostState, id: &InstanceId, now: Timestamp) -> bool {
-    let Some(migration) = state.outgoing(&seen.host, id, now) else { return false };
-    match state.left.get(id) {
-        // Somebody's resize of long ago, confirmed or reverted since, whatever its record says.
-        Some(Some(server)) if has_moved(migration) => server.status == ServerStatus::VerifyResize,
-        Some(Some(server)) => is_borne_out(migration, server, now),
-        Some(None) => false,
-        None => !has_moved(migration),
+    let Some(migration) = state.newest(&seen.host, id).filter(|one| !one.phase.is_over()) else { return false };
+    if has_moved(migration) {
+        // Not somebody's resize of long ago, confirmed or reverted since, whatever its record says.
+        return state
+            .left
+            .get(id)
+            .is_some_and(|server| server.as_ref().is_some_and(|server| server.status == ServerStatus::VerifyResize));
     }
+    state.goes_on(migration, now) == Some(true)
 }
 
 struct Judge<'a> {
@@ -294,7 +297,6 @@ impl Judge<'_> {
         }
         let mut vm = Vm { record, memory_mb: known.map_or(0, |server| server.memory_mb), want: Want::Nothing };
         let outgoing = self.state.outgoing(&self.seen.host, id, self.now);
-        let outgoing = outgoing.filter(|one| known.is_none_or(|server| is_borne_out(one, server, self.now)));
         match (server, outgoing) {
             (Some(server), Some(migration)) if server.status != ServerStatus::VerifyResize => {
                 self.moves(&mut vm, migration);
@@ -364,10 +366,14 @@ impl Judge<'_> {
     /// It is here and has no migration.
     fn rests(&self, vm: &mut Vm, server: &Server) {
         let now = self.now;
-        match movability::of(server, self.settings.block_migration) {
+        let known = vm.record.state.is_under_way() || vm.record.error.as_deref() == Some(STUCK);
+        let movability = match movability::of(server, self.settings.block_migration) {
+            Movability::Moving if !known && self.comes(server) => Movability::Busy("it has just come here".into()),
+            other => other,
+        };
+        match movability {
             Movability::Moving => {
                 let record = &mut vm.record;
-                let known = record.state.is_under_way() || record.error.as_deref() == Some(STUCK);
                 if !known {
                     record.attempts = record.attempts.max(1);
                     record.requested_at = Some(time(now));
@@ -408,6 +414,14 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a server that moves does so because it was moved to this host, and that is not at its end.
+    fn comes(&self, server: &Server) -> bool {
+        let late = |one: &Migration| matches!(one.phase, MigrationPhase::Running | MigrationPhase::Finishing);
+        let to_here =
+            |one: &Migration| one.destination.as_ref() == Some(&self.seen.host) && one.source != self.seen.host;
+        self.state.migrations.iter().any(|one| one.server == server.id && late(one) && to_here(one))
+    }
+
     fn ready(&self, vm: &mut Vm, server: &Server, how: MoveKind) {
         let record = &mut vm.record;
         let tried = matches!(record.state, InstanceState::Failed | InstanceState::Blocked);
@@ -418,15 +432,17 @@ impl Judge<'_> {
         // Placement had no room for it, and has some now: then there is nothing to wait for.
         let room_came =
             record.state == InstanceState::Blocked && record.attempts == 0 && room.is_some_and(|room| !room.is_empty());
-        if waits.is_some_and(|at| at > self.now) && !room_came {
+        // Without room no target can be chosen for it, whatever the time is.
+        let nowhere = none && self.settings.target_concurrency > 0;
+        if waits.is_some_and(|at| at > self.now) && !room_came && !nowhere {
             return;
         }
         // Once its time has come it is asked even if Placement still says no: the scheduler may know better.
-        if waits.is_none() && none && record.attempts == 0 {
+        if nowhere || (waits.is_none() && none && record.attempts == 0) {
             record.state = InstanceState::Blocked;
             let why = self.state.no_room.get(&server.id).cloned();
             record.error = Some(cut(&why.unwrap_or_else(|| targets::nobody(server, std::iter::empty()))));
-            record.retry_at = Some(time(self.now + self.settings.blocked_retry));
+            record.retry_at = (!nowhere).then(|| time(self.now + self.settings.blocked_retry));
             return;
         }
         if !tried {
@@ -485,8 +501,9 @@ impl Judge<'_> {
             return;
         }
         let ends = outgoing.is_some_and(|migration| migration.kind == MigrationKind::Live);
-        let settling = ends || matches!(server.status, ServerStatus::Resize | ServerStatus::Migrating);
-        if settling && record.state.is_under_way() {
+        // It may be on its way back as well.
+        let settles = ends || movability::of(server, self.settings.block_migration) == Movability::Moving;
+        if settles && (record.state.is_under_way() || outgoing.is_some()) {
             self.arrives(record);
             return;
         }
@@ -560,6 +577,7 @@ impl Judge<'_> {
         let ended = self.state.ended(&self.seen.host, &server.id);
         match ended.map(|migration| &migration.phase) {
             _ if record.aborted_at.is_some() => format!("{}, and was stopped", self.why_stopped()),
+            Some(MigrationPhase::Completed) => "its move was taken back".into(),
             Some(MigrationPhase::Cancelled) => "somebody stopped its migration".into(),
             Some(MigrationPhase::Failed) => match &server.fault {
                 Some(fault) => format!("its migration failed: {fault}"),
@@ -585,9 +603,11 @@ fn overdue(record: &mut EvictedInstance, why: &str) {
     (record.state, record.error, record.retry_at) = (InstanceState::Overdue, Some(why.into()), None);
 }
 
-/// Whether an instance that rests should have moved. One that was resized to this host has come, and need not.
+/// Whether an instance that rests should have moved. One that was resized to this host has come, and need not; neither need
+/// one that has come back from a resize that was begun before.
 fn was_to_move(record: &EvictedInstance) -> bool {
     match record.state {
+        _ if record.attempts == 0 => false,
         InstanceState::Queued | InstanceState::Migrating | InstanceState::Aborting => true,
         InstanceState::Overdue => record.error.as_deref() != Some(UNCLEAN),
         _ => false,
@@ -616,7 +636,9 @@ fn follow_ups<'a>(vms: impl Iterator<Item = (&'a InstanceId, &'a Vm)>) -> Vec<St
 
 fn incoming_aborts(seen: &DrainSeen, state: &HostState, now: Timestamp) -> Vec<Step> {
     let waits = |one: &Migration| seen.stopping.get(&one.id).is_some_and(|again| *again > now);
-    let abortable = state.incoming(&seen.host, now).filter(|one| can_abort(one) && !waits(one));
+    // Nor those of which nobody knows yet whether they go on.
+    let known = state.incoming(&seen.host, now).filter(|one| state.goes_on(one, now) == Some(true));
+    let abortable = known.filter(|one| can_abort(one) && !waits(one));
     let step = |one: &Migration| Step::Abort { server: one.server.clone(), migration: one.id.clone(), incoming: true };
     abortable.map(step).collect()
 }
@@ -629,17 +651,16 @@ fn starts(
     state: &HostState,
     settings: &DrainSettings,
 ) -> Vec<Step> {
-    let mine: Vec<&Vm> = vms.values().filter(|vm| vm.record.state.is_in_flight()).collect();
-    let limit = settings.concurrency_for(&state.traits);
-    // Those that take too long have lost their places, but not more of them than there are places.
-    let overdue = vms.values().filter(|vm| vm.record.state == InstanceState::Overdue).count();
-    let mut free = limit.saturating_sub(mine.len()).min((2 * limit).saturating_sub(mine.len() + overdue));
-    if settings.region_concurrency > 0 {
-        free = free.min(settings.region_concurrency.saturating_sub(seen.elsewhere.total + mine.len()));
+    let mut flight = InFlight::default();
+    for vm in vms.values() {
+        flight.record(&vm.record);
     }
-    let mut to = seen.elsewhere.to.clone();
-    for target in mine.iter().filter_map(|vm| vm.record.target.as_deref()) {
-        *to.entry(HostName::from(target)).or_default() += 1;
+    let (mine, limit) = (flight.all, settings.concurrency_for(&state.traits));
+    // Those that take too long have lost their places, but not more of them than there are places.
+    let mut free = limit.saturating_sub(mine.placed).min((2 * limit).saturating_sub(mine.placed + mine.overdue));
+    flight.add(&seen.elsewhere);
+    if settings.region_concurrency > 0 {
+        free = free.min(flight.all.free(settings.region_concurrency));
     }
     let mut wanted: Vec<(i32, InstanceId, MoveKind)> = vms
         .iter()
@@ -649,6 +670,8 @@ fn starts(
         })
         .collect();
     wanted.sort();
+    let zones: BTreeMap<&InstanceId, Option<&str>> =
+        state.servers.iter().map(|server| (&server.id, server.zone.as_deref())).collect();
     let mut steps = Vec::new();
     for (attempts, server, how) in wanted {
         if steps.len() >= free {
@@ -661,41 +684,40 @@ fn starts(
                 continue;
             };
             let tries = usize::try_from(attempts).unwrap_or(0);
-            let open =
-                room.iter().filter(|room| to.get(&room.host).copied().unwrap_or(0) < settings.target_concurrency);
-            let mut open: Vec<_> = open.collect();
+            let mut open = in_its_zone(room, zones.get(&server).copied().flatten());
+            open.retain(|room| flight.to(&room.host).free(settings.target_concurrency) > 0);
             open.sort_by_key(|room| {
-                let taken = to.get(&room.host).copied().unwrap_or(0);
-                (taken, std::cmp::Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), room.host.clone())
+                let Moves { placed, overdue } = flight.to(&room.host);
+                (placed + overdue, Reverse(room.free.get("MEMORY_MB").copied().unwrap_or(0)), &room.host)
             });
             if open.is_empty() {
                 continue;
             }
             // After a failure another one, if there is another.
-            let chosen = open[tries % open.len()].host.clone();
-            *to.entry(chosen.clone()).or_default() += 1;
-            target = Some(chosen);
+            target = Some(open[tries % open.len()].host.clone());
+            flight.place(target.as_ref());
         }
         steps.push(Step::Start { server, how, target });
     }
     steps
 }
 
+/// The hosts of a server's own zone, or all if none of them has room. One that was made for its zone does not go elsewhere,
+/// and Nova does not say of which that is true: so even a place that is taken just now is waited for.
+fn in_its_zone<'a>(room: &'a [Room], zone: Option<&str>) -> Vec<&'a Room> {
+    let near: Vec<&Room> = room.iter().filter(|room| room.zone.as_deref() == zone).collect();
+    if near.is_empty() { room.iter().collect() } else { near }
+}
+
 /// What moves in a drain after these steps, for the limits of the others.
 pub(super) fn in_flight(plan: &DrainPlan) -> InFlight {
     let mut flight = InFlight::default();
-    for record in plan.status.instances().iter().filter(|record| record.state.is_in_flight()) {
-        flight.total += 1;
-        if let Some(target) = record.target.as_deref() {
-            *flight.to.entry(HostName::from(target)).or_default() += 1;
-        }
+    for record in plan.status.instances() {
+        flight.record(record);
     }
     for step in &plan.steps {
         if let Step::Start { target, .. } = step {
-            flight.total += 1;
-            if let Some(target) = target {
-                *flight.to.entry(target.clone()).or_default() += 1;
-            }
+            flight.place(target.as_ref());
         }
     }
     flight

@@ -43,10 +43,10 @@
 //! ```
 //!
 //! `Overdue` is one that takes too long and does not stop, or cannot be stopped, whether it moves or is confirmed. It is
-//! waited for, but has no place any more.
+//! waited for, but has no place any more. It still counts where moves of several drains do: in the region, and to one host.
 //!
-//! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted. One that waits too long is
-//! blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
+//! `Waiting` is one with which something else is being done: it is built, rebuilt, deleted, or has just been moved here. One
+//! that waits too long is blocked. What cannot move at all (suspended, in error, …) is blocked at once, and the others go on.
 //!
 //! Nova's word counts, not ours: a server that Nova says is moving is moving, whoever asked for it, and one that is
 //! elsewhere has moved. So a crash between asking and writing down forgets at most a number, and nothing is asked to
@@ -56,16 +56,18 @@
 //! # Deleting an Eviction
 //!
 //! While it has moves under way, an Eviction has a finalizer. When it is deleted, nothing new begins; live migrations are
-//! stopped, those past the point of return and cold ones are seen to their end. After
+//! stopped, those past the point of return and cold ones are seen to their end. Moves that begin now are others'. After
 //! [`release`](DrainSettings::release) it goes all the same, with a warning: a deletion never hangs.
 //!
 //! # Several Evictions of one host
 //!
-//! The oldest works; the others say so, ask nobody, and have their turn when it has ended.
+//! The oldest works; the others say so, ask nobody, and have their turn when it has ended, or was deleted and is not held
+//! any more.
 
 mod act;
 mod controller;
 mod counts;
+mod deal;
 mod decide;
 mod groups;
 mod movability;
@@ -80,6 +82,6 @@ pub(super) use self::controller::{Drains, take_over};
 pub use self::{
     decide::{DrainPlan, Step, decide},
     plan::{EvictionPlan, PlanOptions, PlannedMove, Risk, plan},
-    seen::{DrainSeen, HostSeen, HostState, InFlight, LibvirtWord, Room},
+    seen::{DrainSeen, HostSeen, HostState, InFlight, LibvirtWord, Moves, Room},
     settings::{BlockMigrationWord, DrainArgs, DrainSettings},
 };

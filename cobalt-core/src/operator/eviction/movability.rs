@@ -37,9 +37,13 @@ const MOVES: [&str; 9] = [
     "updating_migration",
 ];
 
-/// Whether a server says of itself that it moves, or has moved and waits for a yes.
-pub(crate) fn says_it_moves(server: &Server) -> bool {
-    matches!(of(server, BlockMigration::Auto), Movability::Moving | Movability::ToConfirm)
+/// Whether a server takes room elsewhere when it leaves, now or when what is being done with it is over.
+pub(crate) fn leaves(server: &Server, block: BlockMigration) -> bool {
+    match of(server, block) {
+        Movability::Ready(_) | Movability::ToConfirm => true,
+        Movability::Busy(_) => server.task != Some(TaskState::Deleting),
+        Movability::Moving | Movability::Not(_) => false,
+    }
 }
 
 /// Looks at a server.

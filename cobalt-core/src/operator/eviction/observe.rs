@@ -1,7 +1,7 @@
 //! Looking at a host that is being drained: a few calls about this host alone, and only while it is being drained.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -10,17 +10,21 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
+    deal::{self, Candidates, Deal, Shape, candidates},
     groups::Groups,
     movability::{self, Movability},
-    seen::{DrainSeen, HostSeen, HostState, Room, has_moved, is_leftover, is_open, is_young},
+    seen::{DrainSeen, HostSeen, HostState, Room, bears_out, has_moved, is_young},
     settings::DrainSettings,
-    targets,
+    targets::{self, Targets},
 };
 use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
-    ids::{HostName, InstanceId, ProviderId},
-    nova::{NovaHypervisor, Resources, Server, ServerStatus, view},
+    ids::{HostName, InstanceId, MigrationId},
+    nova::{
+        NovaClient, NovaHypervisor, Resources, Server,
+        view::{self, Listing},
+    },
     operator::{Cloud, CloudSeen, Snapshot, acting},
     runtime::shutdown::Chain,
 };
@@ -28,32 +32,17 @@ use crate::{
 /// How long an answer of Placement is good for. What it is asked for is advice; the scheduler decides.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// How many servers are asked in one look whether they move, because there are open records of old that say so.
+/// How many servers are asked in one look whether they move, because open records of old say so.
 const DOUBTED: usize = 20;
 
 /// What was asked not long ago, of one drain.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
-    candidates: BTreeMap<Shape, (Instant, Vec<(ProviderId, Resources)>)>,
+    candidates: BTreeMap<Shape, (Instant, Candidates)>,
     allocations: Option<(Instant, BTreeMap<InstanceId, Resources>)>,
     groups: Option<(Instant, Groups)>,
-    /// Servers of old records that turned out to be none of our business.
-    strangers: BTreeSet<InstanceId>,
-    /// Servers that do not move, whatever an open record of old says. A move that begins now has a new record.
-    resting: BTreeMap<InstanceId, (Instant, Option<Server>)>,
-}
-
-/// What a server takes of a host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
-    resources: Resources,
-    traits: BTreeSet<String>,
-}
-
-/// The resources of a server's flavor, where its allocation is not known.
-pub(super) fn of_flavor(server: &Server) -> Resources {
-    let all = [("VCPU", u64::from(server.vcpus)), ("MEMORY_MB", server.memory_mb), ("DISK_GB", server.local_disk_gb)];
-    all.into_iter().filter(|(_, amount)| *amount > 0).map(|(class, amount)| (class.to_owned(), amount)).collect()
+    /// Open records of old that are about no move, and their servers, which said so. A move that begins has a new record.
+    resting: BTreeMap<MigrationId, Option<Server>>,
 }
 
 /// The Hypervisor as a stage would see it, for its name and its ids in Nova.
@@ -127,37 +116,28 @@ async fn look(
         Some(traits) => traits.names.clone(),
         None => seen.hypervisor.status.iter().flat_map(|status| status.traits.iter().flatten()).cloned().collect(),
     };
-    for id in unaccounted(seen, &state, asked, now) {
+    asked.resting.retain(|id, _| state.migrations.iter().any(|one| one.id == *id && !one.phase.is_over()));
+    for id in unaccounted(seen, &state, asked) {
         let answer = existing(nova.server(&id).await)?;
-        let waits = answer.as_ref().is_some_and(|server| server.status == ServerStatus::VerifyResize);
-        if !waits && !is_known(seen, &id) {
-            asked.strangers.insert(id.clone());
-        }
         state.left.insert(id, answer);
     }
-    asked.resting.retain(|_, (at, _)| at.elapsed() < GOOD_FOR);
-    for id in doubted(&state, now) {
-        let answer = match asked.resting.get(&id) {
-            Some((_, known)) => known.clone(),
-            None => existing(nova.server(&id).await)?,
-        };
-        if !answer.as_ref().is_some_and(movability::says_it_moves) {
-            asked.resting.entry(id.clone()).or_insert_with(|| (Instant::now(), answer.clone()));
-        }
-        state.left.insert(id, answer);
-    }
+    ask_doubted(nova.as_ref(), &mut state, asked, now).await?;
     if !seen.is_leaving()
         && let Err(error) = rooms(cloud, settings, seen, region, hypervisor, &mut state, asked).await
     {
         // Advice that is not to be had. The scheduler will say no, if it is a no.
         tracing::debug!(host = %seen.host, error = %Chain(&error), "Placement does not say who has room");
-        state.room_unknown = Some(acting::words(&Chain(&error).to_string()));
+        let why = acting::words(&Chain(&error).to_string());
+        let is_ready =
+            |server: &&Server| matches!(movability::of(server, settings.block_migration), Movability::Ready(_));
+        let unknown = state.servers.iter().filter(is_ready);
+        state.room_unknown = unknown.map(|server| (server.id.clone(), why.clone())).collect();
     }
     Ok(HostSeen::Known(Box::new(state)))
 }
 
 /// A server that may be gone.
-fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
+pub(super) fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
     match answer {
         Ok(server) => Ok(Some(server)),
         Err(error) if error.is_not_found() => Ok(None),
@@ -165,30 +145,47 @@ fn existing(answer: crate::Result<Server>) -> crate::Result<Option<Server>> {
     }
 }
 
-/// Servers elsewhere of which a record says that they are on their way, and has said so for a while. So many at most: the
-/// records of the others are believed until it is their turn.
-fn doubted(state: &HostState, now: Timestamp) -> Vec<InstanceId> {
-    let old = state.migrations.iter().filter(|one| is_open(one, now) && !has_moved(one) && !is_young(one, now));
-    let elsewhere = |id: &&InstanceId| !state.left.contains_key(id) && !state.servers.iter().any(|one| one.id == **id);
-    let ids: BTreeSet<&InstanceId> = old.map(|one| &one.server).filter(elsewhere).collect();
-    ids.into_iter().take(DOUBTED).cloned().collect()
-}
-
-fn is_known(seen: &DrainSeen, id: &InstanceId) -> bool {
-    let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
-    records.into_iter().any(|record| record.id == id.as_str() && !record.state.is_finished())
+/// Asks the servers elsewhere of which an open record of old says that they are on their way, the newest first. So many in
+/// one look at most: those to the host are believed until it is their turn, which it is soon, because one answer about a
+/// record whose server rests is enough.
+async fn ask_doubted(
+    nova: &dyn NovaClient,
+    state: &mut HostState,
+    asked: &mut Asked,
+    now: Timestamp,
+) -> crate::Result<()> {
+    let mut may_ask = DOUBTED;
+    for one in state.migrations.iter().filter(|one| !one.phase.is_over()) {
+        let known = state.left.contains_key(&one.server) || state.servers.iter().any(|here| here.id == one.server);
+        if !known && !is_young(one, now) {
+            let answer = match asked.resting.get(&one.id) {
+                Some(answer) => answer.clone(),
+                None if may_ask == 0 => continue,
+                None => {
+                    may_ask -= 1;
+                    existing(nova.server(&one.server).await)?
+                }
+            };
+            state.left.insert(one.server.clone(), answer);
+        }
+        if let Some(answer) = state.left.get(&one.server)
+            && !is_young(one, now)
+            && !answer.as_ref().is_some_and(|server| bears_out(server, one))
+        {
+            asked.resting.insert(one.id.clone(), answer.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Servers that are not on the host and about which something is to be known: those that were there, and those that
 /// wait for a yes to having moved away.
-fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked, now: Timestamp) -> BTreeSet<InstanceId> {
+fn unaccounted(seen: &DrainSeen, state: &HostState, asked: &Asked) -> BTreeSet<InstanceId> {
     let here: BTreeSet<&InstanceId> = state.servers.iter().map(|server| &server.id).collect();
     let records = seen.eviction.status.iter().flat_map(EvictionStatus::instances);
     let were_here = records.filter(|record| !record.state.is_finished()).map(|record| InstanceId::new(&record.id));
     let waiting = state.migrations.iter().filter(|one| one.source == seen.host && has_moved(one));
-    let waiting = waiting
-        .filter(|one| !(is_leftover(one, now) && asked.strangers.contains(&one.server)))
-        .map(|one| one.server.clone());
+    let waiting = waiting.filter(|one| !asked.resting.contains_key(&one.id)).map(|one| one.server.clone());
     were_here.chain(waiting).filter(|id| !here.contains(id)).collect()
 }
 
@@ -216,6 +213,9 @@ async fn rooms(
     if ready.is_empty() {
         return Ok(());
     }
+    // What those take that were asked to move before, or cannot yet, is not there for the others.
+    let leaves = |server: &&Server| movability::leaves(server, settings.block_migration);
+    let leaving: Vec<&Server> = state.servers.iter().filter(leaves).collect();
     let placement = cloud.placement.as_ref();
     let now = Instant::now();
     let fresh = |at: Instant| now.saturating_duration_since(at) < GOOD_FOR;
@@ -235,36 +235,52 @@ async fn rooms(
         });
         asked.groups = Some((now, groups));
     }
-    let unknown = Groups::default();
-    let groups = asked.groups.as_ref().map_or(&unknown, |(_, groups)| groups);
-    let (mut rooms, mut no_room) = (BTreeMap::new(), BTreeMap::new());
-    for server in ready {
-        let allocated = asked.allocations.as_ref().and_then(|(_, all)| all.get(&server.id)).cloned();
-        let shape = Shape {
-            resources: allocated.unwrap_or_else(|| of_flavor(server)),
-            traits: server.required_traits.iter().cloned().collect(),
-        };
-        if !asked.candidates.contains_key(&shape) {
-            let found = placement.candidates(&shape.resources, &shape.traits).await?;
-            let found = found.into_iter().map(|one| (one.provider, one.free)).collect();
-            asked.candidates.insert(shape.clone(), (now, found));
+    for server in &leaving {
+        let shape = Shape::of(server, asked.allocations.as_ref().map(|(_, all)| all));
+        if let Entry::Vacant(new) = asked.candidates.entry(shape) {
+            let found = candidates(placement, new.key()).await?;
+            new.insert((now, found));
         }
-        let found = asked.candidates.get(&shape).map(|(_, found)| found.as_slice()).unwrap_or_default();
+    }
+    let groups = asked.groups.as_ref().map(|(_, groups)| groups.clone()).unwrap_or_default();
+    let targets = Targets::besides(
+        &seen.host,
+        region.hypervisors.as_ref().map_or(&[], Listing::items),
+        region.services.as_ref().map_or(&[], Listing::items),
+        region.aggregates.as_ref().map_or(&[], Listing::items),
+    );
+    let mut deal = Deal::new(&targets, groups.clone());
+    let (mut rooms, mut no_room, mut unknown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut short = BTreeMap::new();
+    for server in deal::order(leaving.into_iter()) {
+        let shape = Shape::of(server, asked.allocations.as_ref().map(|(_, all)| all));
+        let found = match asked.candidates.get(&shape) {
+            Some((_, Ok(found))) => found,
+            Some((_, Err(why))) => {
+                unknown.insert(server.id.clone(), why.clone());
+                continue;
+            }
+            None => continue,
+        };
         let (mut fits, mut objections) = (Vec::new(), Vec::new());
         for (id, free) in found {
-            let Some(other) = region.hypervisor(id).filter(|other| other.host != seen.host) else { continue };
-            let Some(service) = region.service_on(&other.host) else { continue };
-            let aggregates = region.aggregates_of(&other.host);
-            match targets::objection(server, groups, hypervisor, other, service, aggregates) {
+            let Some(target) = targets.get(id) else { continue };
+            match targets.objection(server, &groups, target) {
                 Some(objection) => objections.push(objection),
-                None => fits.push(Room { host: other.host.clone(), free: free.clone() }),
+                None => fits.push(Room {
+                    host: target.host().clone(),
+                    zone: target.zone().map(str::to_owned),
+                    free: free.clone(),
+                }),
             }
         }
         if fits.is_empty() {
             no_room.insert(server.id.clone(), targets::nobody(server, objections.into_iter()));
+        } else if let Err(why) = deal.place(server, &shape, found).to {
+            short.insert(server.id.clone(), why);
         }
         rooms.insert(server.id.clone(), fits);
     }
-    (state.room, state.no_room) = (rooms, no_room);
+    (state.room, state.no_room, state.room_unknown, state.short) = (rooms, no_room, unknown, short);
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! What a drain would do, without doing it: which server goes where, or why not, and how long it would take.
 //!
-//! It reads and never writes, and needs no cluster. Placement says who has room now; the servers are then dealt out one
-//! by one, the largest first, as the scheduler would: each takes from what is left of the host it goes to. The answer is a
-//! forecast. What the scheduler does on the day may differ, but where this finds no place there most likely is none.
+//! It reads and never writes, and needs no cluster. Placement says who has room now, and that is dealt out. The
+//! answer is a forecast, but where this finds no place there most likely is none.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, btree_map::Entry},
     fmt,
     time::Duration,
 };
@@ -13,16 +12,17 @@ use std::{
 use serde::Serialize;
 
 use super::{
+    deal::{self, Candidates, Deal, Shape, candidates},
     groups::Groups,
     movability::{self, Movability},
-    observe::of_flavor,
-    say,
-    targets::{self, Objection},
+    observe::existing,
+    seen::{bears_out, has_moved},
+    targets::Targets,
 };
 use crate::{
     Error, Result,
     api::MoveKind,
-    ids::{HostName, InstanceId, ProviderId},
+    ids::{HostName, InstanceId},
     nova::{
         Aggregate, BlockMigration, ComputeService, Migration, NovaClient, NovaHypervisor, PlacementClient, Resources,
         Server, ServiceState,
@@ -181,36 +181,35 @@ pub async fn plan(
         aggregates: nova.aggregates().await?,
         servers: nova.servers_on(host).await?,
         migrations: nova.migrations(host).await?,
+        elsewhere: BTreeMap::new(),
         services,
         hypervisors,
-        wants: BTreeMap::new(),
+        allocated: BTreeMap::new(),
         candidates: BTreeMap::new(),
         groups_unknown: None,
     };
-    let mut groups = Groups::of(nova, host, &seen.servers).await.unwrap_or_else(|error| {
+    for one in seen.migrations.iter().filter(|one| !one.phase.is_over()) {
+        let known = seen.elsewhere.contains_key(&one.server) || seen.servers.iter().any(|here| here.id == one.server);
+        if !known {
+            seen.elsewhere.insert(one.server.clone(), existing(nova.server(&one.server).await)?);
+        }
+    }
+    let groups = Groups::of(nova, host, &seen.servers).await.unwrap_or_else(|error| {
         seen.groups_unknown = Some(acting::words(&Chain(&error).to_string()));
         Groups::default()
     });
-    let allocated: BTreeMap<InstanceId, Resources> = match seen.hypervisors.iter().find(|one| one.host == *host) {
-        Some(own) => {
-            placement.allocations(&own.id).await?.into_iter().map(|one| (one.consumer, one.resources)).collect()
-        }
-        None => BTreeMap::new(),
-    };
-    for server in &seen.servers {
-        let resources = allocated.get(&server.id).cloned().unwrap_or_else(|| of_flavor(server));
-        let shape = (resources, server.required_traits.iter().cloned().collect::<BTreeSet<String>>());
-        if !seen.candidates.contains_key(&shape) {
-            let found = placement.candidates(&shape.0, &shape.1).await?;
-            let found = found.into_iter().map(|one| (one.provider, one.free)).collect();
-            seen.candidates.insert(shape.clone(), found);
-        }
-        seen.wants.insert(server.id.clone(), shape);
+    if let Some(own) = seen.hypervisors.iter().find(|one| one.host == *host) {
+        let all = placement.allocations(&own.id).await?;
+        seen.allocated = all.into_iter().map(|one| (one.consumer, one.resources)).collect();
     }
-    Ok(seen.plan(options, &mut groups))
+    for server in &seen.servers {
+        if let Entry::Vacant(new) = seen.candidates.entry(Shape::of(server, Some(&seen.allocated))) {
+            let found = candidates(placement, new.key()).await?;
+            new.insert(found);
+        }
+    }
+    Ok(seen.plan(options, groups))
 }
-
-type Shape = (Resources, BTreeSet<String>);
 
 struct Seen<'a> {
     host: &'a HostName,
@@ -219,32 +218,30 @@ struct Seen<'a> {
     aggregates: Vec<Aggregate>,
     servers: Vec<Server>,
     migrations: Vec<Migration>,
-    wants: BTreeMap<InstanceId, Shape>,
-    candidates: BTreeMap<Shape, Vec<(ProviderId, Resources)>>,
+    /// The servers of open migrations that are not on the host; `None` if they do not exist any more.
+    elsewhere: BTreeMap<InstanceId, Option<Server>>,
+    /// What each server takes, where Placement says so.
+    allocated: BTreeMap<InstanceId, Resources>,
+    candidates: BTreeMap<Shape, Candidates>,
     /// Why Nova does not tell the server groups, if it does not.
     groups_unknown: Option<String>,
 }
 
-/// What makes one host better than another: the same zone, then more memory left, then the name.
-type Rank = (bool, u64, std::cmp::Reverse<HostName>);
-
-/// What the servers dealt out so far have taken of each host.
-type Taken = BTreeMap<ProviderId, Resources>;
-
 impl Seen<'_> {
-    fn plan(&self, options: &PlanOptions, groups: &mut Groups) -> EvictionPlan {
-        let mut order: Vec<&Server> = self.servers.iter().collect();
-        order.sort_by(|a, b| (b.memory_mb, &a.id).cmp(&(a.memory_mb, &b.id)));
-        let mut taken = Taken::new();
+    fn plan(&self, options: &PlanOptions, groups: Groups) -> EvictionPlan {
+        let targets = Targets::besides(self.host, &self.hypervisors, &self.services, &self.aggregates);
+        let notes = self.notes(&groups);
+        let mut deal = Deal::new(&targets, groups);
+        let order = deal::order(self.servers.iter());
         let mut moves: Vec<PlannedMove> =
-            order.into_iter().map(|server| self.one(server, options, &mut taken, groups)).collect();
+            order.into_iter().map(|server| self.one(server, options, &mut deal)).collect();
         let seconds =
             makespan(moves.iter().filter(|one| one.why_not.is_none()).map(|one| one.seconds), options.concurrency);
         moves.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         EvictionPlan {
             host: self.host.clone(),
             would_succeed: moves.iter().all(|one| one.why_not.is_none()),
-            notes: self.notes(groups),
+            notes,
             moves,
             seconds,
         }
@@ -263,9 +260,24 @@ impl Seen<'_> {
         if self.service(self.host).is_some_and(|service| service.enabled) {
             notes.push("the host is enabled: a drain disables it first".to_owned());
         }
-        let incoming = self.migrations.iter().filter(|one| !one.phase.is_over() && one.source != *self.host).count();
+        let says = |one: &&Migration| {
+            let server = self.elsewhere.get(&one.server).and_then(Option::as_ref);
+            server.is_some_and(|server| bears_out(server, one))
+        };
+        let open = || self.migrations.iter().filter(|one| !one.phase.is_over()).filter(says);
+        let incoming = open().filter(|one| one.source != *self.host).count();
         if incoming > 0 {
             notes.push(format!("{incoming} migrations to the host are under way: a drain stops or awaits them"));
+        }
+        let resized = open().filter(|one| one.source == *self.host && has_moved(one));
+        let names = resized.filter_map(|one| Some(self.elsewhere.get(&one.server)?.as_ref()?.name.as_str()));
+        let names: Vec<&str> = names.collect();
+        if !names.is_empty() {
+            notes.push(format!(
+                "resizes away from the host that nobody has confirmed: a drain confirms them, and they cannot be reverted any \
+                 more: {}",
+                names.join(", ")
+            ));
         }
         match groups.soft {
             0 => {}
@@ -280,7 +292,7 @@ impl Seen<'_> {
         notes
     }
 
-    fn one(&self, server: &Server, options: &PlanOptions, taken: &mut Taken, groups: &mut Groups) -> PlannedMove {
+    fn one(&self, server: &Server, options: &PlanOptions, deal: &mut Deal<'_>) -> PlannedMove {
         let mut planned = PlannedMove {
             id: server.id.clone(),
             name: server.name.clone(),
@@ -307,11 +319,15 @@ impl Seen<'_> {
             }
             Movability::Moving => {
                 planned.how = as_it_runs;
-                let current = self.migrations.iter().find(|one| one.server == server.id && !one.phase.is_over());
-                planned.target = current.and_then(|one| one.destination.clone());
                 planned.risks.push(Risk::BusyNow);
-                planned.seconds = seconds(&planned, options);
-                return planned;
+                let open = || self.migrations.iter().filter(|one| one.server == server.id && !one.phase.is_over());
+                let leaves = open().find(|one| one.source == *self.host);
+                // One that has just come leaves again.
+                if leaves.is_some() || !open().any(|one| one.destination.as_ref() == Some(self.host)) {
+                    planned.target = leaves.and_then(|one| one.destination.clone());
+                    planned.seconds = seconds(&planned, options);
+                    return planned;
+                }
             }
             // It leaves by itself.
             Movability::Busy(_) if server.task == Some(crate::nova::TaskState::Deleting) => {
@@ -338,74 +354,33 @@ impl Seen<'_> {
                 _ => Risk::CopiesLocalDisk,
             });
         }
-        self.place(server, &mut planned, taken, groups);
+        self.place(server, &mut planned, deal);
         planned.risks.sort();
         planned.data_at_risk = planned.risks.iter().any(|risk| risk.is_about_data());
         planned.seconds = seconds(&planned, options);
         planned
     }
 
-    /// Chooses a host: in its own zone if there is one, then the one with the most memory left, as the scheduler does.
-    fn place(&self, server: &Server, planned: &mut PlannedMove, taken: &mut Taken, groups: &mut Groups) {
-        let own = self.hypervisors.iter().find(|one| one.host == *self.host);
-        let Some(shape) = self.wants.get(&server.id) else { return };
-        let mut objections: Vec<Objection> = Vec::new();
-        let mut full = 0_usize;
-        let mut best: Option<(Rank, ProviderId, HostName)> = None;
-        for (id, free) in self.candidates.get(shape).into_iter().flatten() {
-            let known = self.hypervisors.iter().find(|one| one.id == *id && one.host != *self.host);
-            let Some((other, service)) = known.and_then(|other| Some((other, self.service(&other.host)?))) else {
-                continue;
-            };
-            let aggregates = targets::aggregates_of(&self.aggregates, &other.host);
-            if let Some(objection) = targets::objection(server, groups, own, other, service, aggregates) {
-                objections.push(objection);
-                continue;
+    /// Chooses a host.
+    fn place(&self, server: &Server, planned: &mut PlannedMove, deal: &mut Deal<'_>) {
+        let shape = Shape::of(server, Some(&self.allocated));
+        let to = match self.candidates.get(&shape) {
+            Some(Ok(found)) => {
+                let dealt = deal.place(server, &shape, found);
+                planned.candidates = dealt.candidates;
+                dealt.to
             }
-            planned.candidates += 1;
-            let left = left(free, taken.get(id));
-            // What a child of the provider gives is not in its own figures; that it fits once is what Placement said.
-            if shape.0.iter().any(|(class, amount)| left.get(class).is_some_and(|left| left < amount)) {
-                full += 1;
-                continue;
+            Some(Err(why)) => Err(format!("Placement does not say who has room for it: {why}")),
+            None => return,
+        };
+        match to {
+            Ok((host, same_zone)) => {
+                planned.risks.extend((!same_zone).then_some(Risk::OtherZone));
+                planned.target = Some(host.clone());
             }
-            let same_zone = server.zone.is_none() || server.zone == service.zone;
-            let memory = left.get("MEMORY_MB").copied().unwrap_or(0);
-            let rank = (same_zone, memory, std::cmp::Reverse(other.host.clone()));
-            if best.as_ref().is_none_or(|(other, _, _)| rank > *other) {
-                best = Some((rank, id.clone(), other.host.clone()));
-            }
-        }
-        if let Some(((same_zone, _, _), id, host)) = best {
-            let sum = taken.entry(id).or_default();
-            for (class, amount) in &shape.0 {
-                *sum.entry(class.clone()).or_default() += amount;
-            }
-            if !same_zone {
-                planned.risks.push(Risk::OtherZone);
-            }
-            groups.goes(&server.id, &host);
-            planned.target = Some(host);
-            return;
-        }
-        planned.how = MoveKind::None;
-        planned.why_not = Some(if full > 0 {
-            let wants = say::wants(server);
-            format!("{full} hosts could take it, but are full when the others have gone there: {wants}")
-        } else {
-            targets::nobody(server, objections.into_iter())
-        });
-    }
-}
-
-fn left(free: &Resources, taken: Option<&Resources>) -> Resources {
-    let mut left = free.clone();
-    for (class, amount) in taken.into_iter().flatten() {
-        if let Some(rest) = left.get_mut(class) {
-            *rest = rest.saturating_sub(*amount);
+            Err(why) => (planned.how, planned.why_not) = (MoveKind::None, Some(why)),
         }
     }
-    left
 }
 
 fn seconds(planned: &PlannedMove, options: &PlanOptions) -> u64 {

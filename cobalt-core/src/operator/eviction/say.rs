@@ -17,7 +17,7 @@ use crate::{
     api::{
         Condition,
         ConditionStatus::{self, False, True},
-        EvictedInstance, EvictionStatus, InstanceState,
+        EvictedInstance, EvictionStatus, HypervisorStatus, InstanceState,
         condition_types::{EVICTING, INCOMING_MIGRATIONS_SETTLED, MIGRATING_INSTANCE, PREFLIGHT_CHECKS_SUCCEEDED},
         conditions, reasons,
     },
@@ -76,9 +76,18 @@ pub(super) fn unknown(why: &str, now: Timestamp, status: &mut EvictionStatus) {
 
 /// Nova has no such host.
 pub(super) fn absent(seen: &DrainSeen, why: &str, now: Timestamp, status: &mut EvictionStatus) {
+    let counted = seen.hypervisor.status.as_ref().map_or(0, HypervisorStatus::num_instances);
     let (holds, reason, message) = match (seen.is_expected(), seen.libvirt()) {
         (_, LibvirtWord::Has(count)) => {
             (True, reasons::BLOCKED, format!("Nova does not know the host, and libvirt has {count} instances"))
+        }
+        (false, LibvirtWord::NotYet) if counted > 0 => {
+            (True, reasons::RUNNING, "Running; waiting for a sign of life of the host's agent".to_owned())
+        }
+        (false, LibvirtWord::AgentSilent | LibvirtWord::Unreachable) if counted > 0 => {
+            let message =
+                format!("Nova does not know the host, and libvirt had {counted} instances when it was heard last");
+            (True, reasons::BLOCKED, message)
         }
         (false, _) => (False, reasons::SUCCEEDED, format!("{SUCCESS} due to expected case of no hypervisor")),
         (true, LibvirtWord::Empty) => {
@@ -105,28 +114,37 @@ pub(super) fn look(
     let again = Duration::min(settings.poll, PATIENCE);
     let status = &mut plan.status;
     settled(seen, state, status, now);
-    let instances: Vec<EvictedInstance> = status.instances().to_vec();
-    let blocked: Vec<&EvictedInstance> = instances.iter().filter(|one| is_stuck(one)).collect();
-    let passed = if blocked.is_empty() { PASSED.to_owned() } else { format!("{PASSED}; {}", stuck(&blocked)) };
-    set(status, PREFLIGHT_CHECKS_SUCCEEDED, True, reasons::SUCCEEDED, passed, now);
-    if let Some((reason, message)) = last_move(&instances) {
+    let all: Vec<EvictedInstance> = status.instances().to_vec();
+    let blocked: Vec<&EvictedInstance> = all.iter().filter(|one| is_stuck(one)).collect();
+    let mut passed = vec![PASSED.to_owned()];
+    passed.extend((!blocked.is_empty()).then(|| stuck(&blocked)));
+    passed.extend(short(state));
+    set(status, PREFLIGHT_CHECKS_SUCCEEDED, True, reasons::SUCCEEDED, passed.join("; "), now);
+    if let Some((reason, message)) = last_move(&all) {
         set(status, MIGRATING_INSTANCE, False, reason, message, now);
     }
-    let working = instances.iter().any(|one| !one.state.is_finished() && !is_stuck(one));
+    let working = all.iter().any(|one| !one.state.is_finished() && !is_stuck(one));
     let (holds, reason, message) = if empty {
         let since = seen.empty_since.map(|since| elapsed(since, now));
         when_empty(seen, since.is_some_and(|since| since >= again), since.is_some_and(|since| since >= PATIENCE))
     } else if working || blocked.is_empty() {
         let mut words = vec!["Running".to_owned()];
         // Without targets from us nobody waits for it: the scheduler asks Placement itself.
-        let unknown = state.room_unknown.as_ref().filter(|_| settings.target_concurrency > 0);
-        words.extend(unknown.map(|why| format!("no target can be chosen, Placement does not answer: {}", cut(why))));
+        words.extend((settings.target_concurrency > 0).then(|| no_target(state)).flatten());
         words.extend((!blocked.is_empty()).then(|| stuck(&blocked)));
         (True, reasons::RUNNING, words.join("; "))
     } else {
         (True, reasons::BLOCKED, stuck(&blocked))
     };
     set(status, EVICTING, holds, reason, message, now);
+}
+
+/// For how many servers no target can be chosen, and why.
+fn no_target(state: &HostState) -> Option<String> {
+    let unknown = &state.room_unknown;
+    let why = cut(unknown.values().next()?);
+    let servers = instances(unknown.len());
+    Some(format!("no target can be chosen for {servers}, Placement does not say who has room: {why}"))
 }
 
 /// Nova has nothing on the host any more. It is believed when it says so twice, because what the scheduler sent a moment
@@ -215,17 +233,35 @@ fn is_stuck(record: &EvictedInstance) -> bool {
 
 /// Which instances cannot move, and why.
 fn stuck(blocked: &[&EvictedInstance]) -> String {
-    let count = blocked.len();
     let name = |one: &&EvictedInstance| {
         let name = if one.name.is_empty() { &one.id } else { &one.name };
         format!("{name} ({})", one.error.as_deref().unwrap_or("nobody said why"))
     };
-    let mut named: Vec<String> = blocked.iter().take(NAMED).map(name).collect();
+    format!("{} cannot move: {}", instances(blocked.len()), named(blocked.iter().map(name)))
+}
+
+/// Which servers find no room once the others have gone, and why.
+fn short(state: &HostState) -> Option<String> {
+    let name = |server: &Server| Some(format!("{} ({})", server.name, state.short.get(&server.id)?));
+    let names: Vec<String> = state.servers.iter().filter_map(name).collect();
+    let text = || {
+        format!("there is not room for all: {} would stay: {}", instances(names.len()), named(names.iter().cloned()))
+    };
+    (!names.is_empty()).then(text)
+}
+
+fn instances(count: usize) -> String {
+    if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") }
+}
+
+/// The first of them.
+fn named(all: impl ExactSizeIterator<Item = String>) -> String {
+    let count = all.len();
+    let mut named: Vec<String> = all.take(NAMED).collect();
     if count > NAMED {
         named.push(format!("and {} more", count - NAMED));
     }
-    let noun = if count == 1 { "instance" } else { "instances" };
-    format!("{count} {noun} cannot move: {}", named.join(", "))
+    named.join(", ")
 }
 
 /// What a server asks of a host, in words.

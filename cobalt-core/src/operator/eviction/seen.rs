@@ -8,20 +8,21 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::movability;
+use super::movability::{self, Movability};
 use crate::{
-    api::{Condition, ConditionStatus, Eviction, Hypervisor, condition_types, conditions, labels},
+    api::{
+        Condition, ConditionStatus, EvictedInstance, Eviction, Hypervisor, InstanceState, condition_types, conditions,
+        labels,
+    },
     ids::{HostName, InstanceId, MigrationId, ProviderId},
-    nova::{ComputeService, Migration, MigrationPhase, Resources, Server, ServiceState},
+    nova::{BlockMigration, ComputeService, Migration, MigrationPhase, Resources, Server, ServerStatus, ServiceState},
     operator::{AgentSeen, Outcome},
 };
 
-/// A migration record that nobody has touched for this long is a leftover of something that broke, not a move.
-const LEFTOVER: Duration = Duration::from_secs(6 * 3600);
-
 /// A record as young as this is believed alone: the server may have been read before the move began. An older one is
-/// believed if the server says so too. A compute service that starts again takes the mark off the servers it finds
-/// moving, and leaves their records open.
+/// believed if the server says so too, however old it is: Nova does not touch the record of a move that is queued, nor that
+/// of one that copies a large disk. A compute service that starts again takes the mark off the servers it finds moving,
+/// and leaves their records open.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// Everything a [`decide`](super::decide) may base its decision on.
@@ -80,8 +81,10 @@ pub struct HostState {
     pub room: BTreeMap<InstanceId, Vec<Room>>,
     /// Why a server has no room, in words, for those that have none.
     pub no_room: BTreeMap<InstanceId, String>,
-    /// Why Placement did not say who has room, if it did not.
-    pub room_unknown: Option<String>,
+    /// Why Placement did not say who has room for a server, for those of which it did not.
+    pub room_unknown: BTreeMap<InstanceId, String>,
+    /// Why a server finds no room once the others have gone where they would go, for those that have some now.
+    pub short: BTreeMap<InstanceId, String>,
     /// The traits of its provider.
     pub traits: BTreeSet<String>,
 }
@@ -91,17 +94,87 @@ pub struct HostState {
 pub struct Room {
     /// The host.
     pub host: HostName,
+    /// Its availability zone.
+    pub zone: Option<String>,
     /// What it has left.
     pub free: Resources,
 }
 
-/// What moves elsewhere at this moment.
+/// What moves at one moment, in several drains together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InFlight {
     /// All moves.
-    pub total: usize,
+    pub all: Moves,
     /// The moves whose target is known, by target.
-    pub to: BTreeMap<HostName, usize>,
+    pub to: BTreeMap<HostName, Moves>,
+}
+
+/// Moves, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Those that have a place.
+    pub placed: usize,
+    /// Those that take too long.
+    pub overdue: usize,
+}
+
+impl Moves {
+    /// How many more may begin. Each that goes on counts, also one that takes too long. But where such ones have filled
+    /// the limit, a single other goes on beside them: one that never ends must not be the end of all the others.
+    ///
+    /// ```
+    /// use cobalt_core::operator::eviction::Moves;
+    ///
+    /// assert_eq!(Moves { placed: 1, overdue: 1 }.free(3), 1);
+    /// assert_eq!(Moves { placed: 1, overdue: 2 }.free(3), 0);
+    /// assert_eq!(Moves { placed: 0, overdue: 3 }.free(3), 1);
+    /// assert_eq!(Moves { placed: 0, overdue: 4 }.free(3), 0);
+    /// ```
+    pub fn free(self, limit: usize) -> usize {
+        let beside = usize::from(self.placed == 0 && self.overdue == limit);
+        limit.saturating_sub(self.placed + self.overdue) + beside
+    }
+
+    fn add(&mut self, more: Self) {
+        self.placed += more.placed;
+        self.overdue += more.overdue;
+    }
+}
+
+impl InFlight {
+    /// What moves to a host.
+    pub fn to(&self, host: &HostName) -> Moves {
+        self.to.get(host).copied().unwrap_or_default()
+    }
+
+    /// Counts a move that has a place.
+    pub(super) fn place(&mut self, target: Option<&HostName>) {
+        self.count(target, Moves { placed: 1, overdue: 0 });
+    }
+
+    /// Counts what an instance says of its move, if it has one.
+    pub(super) fn record(&mut self, record: &EvictedInstance) {
+        if record.state.is_under_way() {
+            let overdue = usize::from(record.state == InstanceState::Overdue);
+            let target = record.target.as_deref().map(HostName::from);
+            self.count(target.as_ref(), Moves { placed: 1 - overdue, overdue });
+        }
+    }
+
+    fn count(&mut self, target: Option<&HostName>, moves: Moves) {
+        self.all.add(moves);
+        if let Some(target) = target {
+            self.to.entry(target.clone()).or_default().add(moves);
+        }
+    }
+
+    /// Counts what moves elsewhere too.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.all.add(other.all);
+        for (host, moves) in &other.to {
+            self.to.entry(host.clone()).or_default().add(*moves);
+        }
+    }
 }
 
 /// What libvirt says of the number of instances, through the host's agent.
@@ -206,27 +279,28 @@ pub(super) fn is_held(eviction: &Eviction) -> bool {
 }
 
 impl HostState {
-    /// Migrations to the host that are not over.
+    /// Migrations to the host that are not over. Those of which nobody knows yet whether they go on are among them.
     pub(super) fn incoming<'a>(&'a self, host: &'a HostName, now: Timestamp) -> impl Iterator<Item = &'a Migration> {
         let to_here = move |one: &&Migration| one.destination.as_ref() == Some(host) && one.source != *host;
-        let open = self.migrations.iter().filter(to_here).filter(move |one| is_open(one, now));
-        open.filter(move |one| self.bears_out(one, now))
+        let open = self.migrations.iter().filter(to_here).filter(|one| !one.phase.is_over());
+        open.filter(move |one| self.goes_on(one, now) != Some(false))
     }
 
-    /// Whether the server of an open record, on the host or not, says that it moves. One that was not asked for may.
-    fn bears_out(&self, migration: &Migration, now: Timestamp) -> bool {
+    /// Whether an open record is about a move that goes on, by the word of its server, on the host or not; `None` if that
+    /// was not asked yet.
+    pub(super) fn goes_on(&self, migration: &Migration, now: Timestamp) -> Option<bool> {
         let here = self.servers.iter().find(|server| server.id == migration.server);
         match (here, self.left.get(&migration.server)) {
-            (Some(server), _) | (None, Some(Some(server))) => is_borne_out(migration, server, now),
-            (None, Some(None)) => false,
-            (None, None) => true,
+            (Some(server), _) | (None, Some(Some(server))) => Some(is_borne_out(migration, server, now)),
+            (None, Some(None)) => Some(false),
+            (None, None) => is_young(migration, now).then_some(true),
         }
     }
 
-    /// The newest migration of a server away from the host, if it is not over.
+    /// The newest migration of a server away from the host, if it goes on.
     pub(super) fn outgoing(&self, host: &HostName, server: &InstanceId, now: Timestamp) -> Option<&Migration> {
-        let newest = self.newest(host, server)?;
-        (is_open(newest, now) || has_moved(newest)).then_some(newest)
+        let newest = self.newest(host, server).filter(|one| !one.phase.is_over())?;
+        (self.goes_on(newest, now) == Some(true)).then_some(newest)
     }
 
     /// The newest migration of a server away from the host, if it is over.
@@ -234,7 +308,7 @@ impl HostState {
         self.newest(host, server).filter(|one| one.phase.is_over())
     }
 
-    fn newest(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
+    pub(super) fn newest(&self, host: &HostName, server: &InstanceId) -> Option<&Migration> {
         self.migrations.iter().find(|one| one.source == *host && one.server == *server)
     }
 
@@ -250,22 +324,21 @@ pub(super) fn has_moved(migration: &Migration) -> bool {
     matches!(migration.phase, MigrationPhase::Unconfirmed | MigrationPhase::Confirming)
 }
 
-/// Whether a record is about a move that may go on.
-pub(super) fn is_open(migration: &Migration, now: Timestamp) -> bool {
-    !migration.phase.is_over() && !is_leftover(migration, now)
-}
-
 /// Whether an open record is about a move that goes on: its server says so too, or it is too young to ask for that.
 pub(super) fn is_borne_out(migration: &Migration, server: &Server, now: Timestamp) -> bool {
-    movability::says_it_moves(server) || is_young(migration, now)
+    bears_out(server, migration) || is_young(migration, now)
+}
+
+/// Whether a server says what an open record of it says: that it moves, or has moved and waits for a yes.
+pub(super) fn bears_out(server: &Server, migration: &Migration) -> bool {
+    if has_moved(migration) {
+        return server.status == ServerStatus::VerifyResize;
+    }
+    movability::of(server, BlockMigration::Auto) == Movability::Moving
 }
 
 pub(super) fn is_young(migration: &Migration, now: Timestamp) -> bool {
     touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) < YOUNG)
-}
-
-pub(super) fn is_leftover(migration: &Migration, now: Timestamp) -> bool {
-    touched(migration).is_some_and(|touched| super::decide::elapsed(touched, now) > LEFTOVER)
 }
 
 fn touched(migration: &Migration) -> Option<Timestamp> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{groups::Groups, say};
 use crate::{
-    ids::HostName,
+    ids::{HostName, ProviderId},
     nova::{Aggregate, ComputeService, NovaHypervisor, Server, ServiceState},
 };
 
@@ -44,26 +44,71 @@ impl Objection {
     }
 }
 
-/// Says whether a host takes a server, apart from room and the server's own traits.
-pub(super) fn objection<'a>(
-    server: &Server,
-    groups: &Groups,
-    from: Option<&NovaHypervisor>,
-    to: &NovaHypervisor,
-    service: &ComputeService,
-    mut aggregates: impl Iterator<Item = &'a Aggregate>,
-) -> Option<Objection> {
-    if !service.enabled {
-        return Some(Objection::Disabled);
+/// The other hosts of the region, by provider.
+pub(super) struct Targets<'a> {
+    from: Option<&'a NovaHypervisor>,
+    all: BTreeMap<&'a ProviderId, Target<'a>>,
+}
+
+/// One of them.
+pub(super) struct Target<'a> {
+    hypervisor: &'a NovaHypervisor,
+    service: &'a ComputeService,
+    aggregates: Vec<&'a Aggregate>,
+}
+
+impl<'a> Targets<'a> {
+    /// All but this host.
+    pub(super) fn besides(
+        host: &HostName,
+        hypervisors: &'a [NovaHypervisor],
+        services: &'a [ComputeService],
+        aggregates: &'a [Aggregate],
+    ) -> Self {
+        let services: BTreeMap<&HostName, &ComputeService> = services.iter().map(|one| (&one.host, one)).collect();
+        let mut members: BTreeMap<&HostName, Vec<&Aggregate>> = BTreeMap::new();
+        for aggregate in aggregates {
+            aggregate.hosts.iter().for_each(|host| members.entry(host).or_default().push(aggregate));
+        }
+        let target = |hypervisor: &'a NovaHypervisor| {
+            let aggregates = members.get(&hypervisor.host).cloned().unwrap_or_default();
+            let service = services.get(&hypervisor.host).copied()?;
+            Some((&hypervisor.id, Target { hypervisor, service, aggregates }))
+        };
+        let (own, others): (Vec<_>, Vec<_>) = hypervisors.iter().partition(|one| one.host == *host);
+        Self { from: own.first().copied(), all: others.into_iter().filter_map(target).collect() }
     }
-    if service.state != ServiceState::Up || service.forced_down {
-        return Some(Objection::Down);
+
+    /// The one with this provider, if it is a host that Nova knows.
+    pub(super) fn get(&self, id: &ProviderId) -> Option<&Target<'a>> {
+        self.all.get(id)
     }
-    // A VM cannot change its hypervisor on the way.
-    if from.is_some_and(|from| from.kind != to.kind) {
-        return Some(Objection::OtherHypervisor);
+
+    /// What there is to be said against a server on a host, apart from room and the server's own traits.
+    pub(super) fn objection(&self, server: &Server, groups: &Groups, to: &Target<'_>) -> Option<Objection> {
+        if !to.service.enabled {
+            return Some(Objection::Disabled);
+        }
+        if to.service.state != ServiceState::Up || to.service.forced_down {
+            return Some(Objection::Down);
+        }
+        // A VM cannot change its hypervisor on the way.
+        if self.from.is_some_and(|from| from.kind != to.hypervisor.kind) {
+            return Some(Objection::OtherHypervisor);
+        }
+        let closed = to.aggregates.iter().find_map(|aggregate| closed(aggregate, server));
+        closed.or_else(|| groups.objection(&server.id, to.host()))
     }
-    aggregates.find_map(|aggregate| closed(aggregate, server)).or_else(|| groups.objection(&server.id, &to.host))
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn host(&self) -> &'a HostName {
+        &self.hypervisor.host
+    }
+
+    pub(super) fn zone(&self) -> Option<&'a str> {
+        self.service.zone.as_deref()
+    }
 }
 
 /// Whether the metadata of an aggregate keeps a server out: `filter_tenant_id…` lists projects, `trait:X=required` wants
@@ -98,9 +143,4 @@ fn summary(objections: impl Iterator<Item = Objection>) -> String {
     }
     let words = counts.into_iter().map(|(objection, count)| format!("{count} {}", objection.as_str()));
     words.collect::<Vec<_>>().join(", ")
-}
-
-/// The aggregates a host is in.
-pub(super) fn aggregates_of<'a>(all: &'a [Aggregate], host: &'a HostName) -> impl Iterator<Item = &'a Aggregate> {
-    all.iter().filter(move |aggregate| aggregate.hosts.contains(host))
 }

@@ -65,6 +65,10 @@ pub struct SeenMigration {
     pub source: String,
     /// To where.
     pub destination: Option<String>,
+    /// Since when, as Nova writes it: to the second, and ordered as text.
+    pub created: String,
+    /// When it was changed last.
+    pub updated: String,
 }
 
 /// An aggregate.
@@ -201,6 +205,8 @@ impl ControlPlane {
             status: text(&value["status"]),
             source: text(&value["source_compute"]),
             destination: some(&value["dest_compute"]),
+            created: text(&value["created_at"]),
+            updated: text(&value["updated_at"]),
         };
         let path = format!("/os-migrations?instance_uuid={server}");
         let mut all = self.list("compute", &path, "migrations", read)?;

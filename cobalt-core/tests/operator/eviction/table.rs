@@ -1,17 +1,9 @@
-//! The decision about a drain: what is seen on the left, what is wanted on the right; and a small cloud in which
-//! anything may happen at any time.
+//! One look after the other, as tables and short stories.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use cobalt_core::{
-    api::{
-        ConditionStatus, EvictedInstance, Eviction, EvictionStatus, Hypervisor, InstanceState, MoveKind, conditions,
-        labels, testing,
-    },
+    api::{ConditionStatus, EvictedInstance, EvictionStatus, InstanceState, MoveKind, conditions, labels, testing},
     ids::{HostName, InstanceId},
     nova::{
         BlockMigration, ComputeService, Migration, MigrationKind, MigrationPhase, Server, ServerStatus, ServiceState,
@@ -19,117 +11,12 @@ use cobalt_core::{
     },
     operator::{
         AgentSeen, Outcome,
-        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Room, Step, decide},
+        eviction::{DrainPlan, DrainSeen, DrainSettings, HostSeen, HostState, InFlight, Moves, Room, Step, decide},
     },
 };
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use proptest::prelude::*;
-use serde_json::json;
 
-const START: Timestamp = Timestamp::constant(1_770_000_000, 0);
-
-fn at(seconds: u64) -> Timestamp {
-    START + Duration::from_secs(seconds)
-}
-
-fn hypervisor(disabled: bool, instances: i32) -> Hypervisor {
-    let status = if disabled { "True" } else { "False" };
-    serde_json::from_value(json!({
-        "metadata": {"name": "hv-1"},
-        "spec": {},
-        "status": {
-            "hypervisorId": "p-1", "serviceId": "s-1", "numInstances": instances,
-            "conditions": [
-                {"type": "HypervisorDisabled", "status": status, "reason": "Succeeded", "message": ""},
-                {"type": "LibVirtConnection", "status": "True", "reason": "Connected", "message": ""},
-            ],
-        },
-    }))
-    .unwrap()
-}
-
-fn service(enabled: bool) -> ComputeService {
-    ComputeService {
-        id: "s-1".into(),
-        host: "hv-1".into(),
-        zone: None,
-        enabled,
-        disabled_reason: None,
-        state: ServiceState::Up,
-        forced_down: false,
-    }
-}
-
-fn server(id: &str, status: ServerStatus) -> Server {
-    Server {
-        id: id.into(),
-        name: format!("name-{id}"),
-        project: "p".into(),
-        powered: status == ServerStatus::Active,
-        status,
-        task: None,
-        host: Some("hv-1".into()),
-        locked: false,
-        memory_mb: 1000,
-        vcpus: 1,
-        local_disk: false,
-        local_disk_gb: 0,
-        volumes: Vec::new(),
-        required_traits: Vec::new(),
-        zone: None,
-        fault: None,
-        created_at: None,
-        launched_at: None,
-    }
-}
-
-fn migration(number: usize, server: &str, kind: MigrationKind, phase: MigrationPhase) -> Migration {
-    Migration {
-        id: number.to_string().into(),
-        server: server.into(),
-        kind,
-        phase,
-        source: "hv-1".into(),
-        destination: Some("hv-2".into()),
-        created_at: Some(START),
-        updated_at: Some(START),
-    }
-}
-
-fn seen(eviction: Eviction, state: HostState) -> DrainSeen {
-    DrainSeen {
-        eviction: Arc::new(eviction),
-        hypervisor: Arc::new(hypervisor(true, 0)),
-        agent: AgentSeen::Unknown,
-        host: "hv-1".into(),
-        cloud: HostSeen::Known(Box::new(HostState { service: Some(service(false)), ..state })),
-        stands_back_for: None,
-        elsewhere: InFlight::default(),
-        empty_since: None,
-        stopping: BTreeMap::new(),
-        outcomes: BTreeMap::new(),
-    }
-}
-
-fn with_servers(servers: Vec<Server>) -> DrainSeen {
-    seen(testing::eviction("hv-1").running().build(), HostState { servers, ..HostState::default() })
-}
-
-fn settings(concurrency: usize) -> DrainSettings {
-    let mut settings = DrainSettings::default();
-    settings.concurrency = concurrency;
-    settings
-}
-
-fn state_of<'a>(plan: &'a DrainPlan, id: &str) -> &'a EvictedInstance {
-    plan.status.instances().iter().find(|one| one.id == id).unwrap()
-}
-
-fn reason(plan: &DrainPlan, type_: &str) -> (ConditionStatus, String) {
-    let found = conditions::find(&plan.status.conditions, type_).unwrap();
-    (found.status, found.reason.clone())
-}
+use super::{START, at, hypervisor, migration, reason, room, seen, server, service, settings, state_of, with_servers};
 
 #[test]
 fn each_kind_of_server_is_treated_as_nova_will_have_it() {
@@ -233,15 +120,41 @@ fn one_that_cannot_move_does_not_hold_the_others_back() {
 }
 
 #[test]
+fn a_server_goes_to_another_zone_only_if_its_own_has_no_room() {
+    let mut own = server("a", ServerStatus::Active);
+    own.zone = Some("zone-a".into());
+    let mut seen = with_servers(vec![own, server("b", ServerStatus::Active)]);
+    let zoned = |host: &str, free: u64, zone: &str| Room { zone: Some(zone.into()), ..room(host, free) };
+    let (near, far) = (zoned("hv-2", 1000, "zone-a"), zoned("hv-3", 9000, "zone-b"));
+    let mut targets = |rooms: &[&Room], taken: usize| {
+        let rooms: Vec<Room> = rooms.iter().copied().cloned().collect();
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.room = [("a".into(), rooms)].into();
+        }
+        seen.elsewhere.to = [("hv-2".into(), Moves { placed: taken, overdue: 0 })].into();
+        let mut settings = settings(4);
+        settings.target_concurrency = 1;
+        let target = |step| match step {
+            Step::Start { target: Some(target), .. } => target.to_string(),
+            other => panic!("{other:?}"),
+        };
+        decide(&seen, &settings, START).steps.into_iter().map(target).collect::<Vec<_>>()
+    };
+    assert_eq!(targets(&[&near, &far], 0), ["hv-2"]);
+    assert_eq!(targets(&[&near, &far], 1), Vec::<String>::new(), "it waits for its place there");
+    assert_eq!(targets(&[&far], 1), ["hv-3"]);
+}
+
+#[test]
 fn limits_of_the_region_and_of_targets_are_shared_with_others() {
     let servers: Vec<Server> = ["a", "b", "c", "d"].map(|id| server(id, ServerStatus::Active)).into();
-    let room = |host: &str, free: u64| Room { host: host.into(), free: [("MEMORY_MB".to_owned(), free)].into() };
     let rooms = vec![room("hv-2", 9000), room("hv-3", 5000)];
     let mut seen = with_servers(servers);
     if let HostSeen::Known(state) = &mut seen.cloud {
         state.room = ["a", "b", "c", "d"].map(|id| (InstanceId::from(id), rooms.clone())).into();
     }
-    seen.elsewhere = InFlight { total: 2, to: [(HostName::from("hv-2"), 1)].into() };
+    let moves = |placed, overdue| Moves { placed, overdue };
+    seen.elsewhere = InFlight { all: moves(2, 0), to: [(HostName::from("hv-2"), moves(1, 0))].into() };
     let mut settings = settings(4);
     settings.region_concurrency = 5;
     assert_eq!(decide(&seen, &settings, START).steps.len(), 3);
@@ -259,6 +172,37 @@ fn limits_of_the_region_and_of_targets_are_shared_with_others() {
     assert_eq!((on("hv-2"), on("hv-3")), (1, 2), "one goes to hv-2 already");
     settings.region_concurrency = 2;
     assert!(decide(&seen, &settings, START).steps.is_empty());
+
+    // What takes too long still moves, to its target too.
+    seen.elsewhere = InFlight { all: moves(0, 2), to: [(HostName::from("hv-2"), moves(0, 2))].into() };
+    (settings.region_concurrency, settings.target_concurrency) = (3, 3);
+    assert_eq!(decide(&seen, &settings, START).steps.len(), 1);
+    settings.target_concurrency = 2;
+    let to = |plan: DrainPlan| match plan.steps.as_slice() {
+        [Step::Start { target: Some(target), .. }] => target.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(to(decide(&seen, &settings, START)), "hv-3");
+    // But it is not the end of all the others.
+    settings.region_concurrency = 2;
+    assert_eq!(to(decide(&seen, &settings, START)), "hv-3");
+    seen.elsewhere.all = moves(0, 3);
+    assert!(decide(&seen, &settings, START).steps.is_empty());
+}
+
+#[test]
+fn a_move_of_the_drain_that_takes_too_long_counts_in_the_region() {
+    let runs = |id: &str| migration(1, id, MigrationKind::Cold, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Resize), runs("a"));
+    looks.settings.region_concurrency = 1;
+    let starts = |steps: &[Step]| steps.iter().filter(|step| matches!(step, Step::Start { .. })).count();
+    assert_eq!(starts(&looks.look(0, &Outcome::Done).0), 0);
+    let (steps, record) = looks.look(3600, &Outcome::Done);
+    assert_eq!((record.state, starts(&steps)), (InstanceState::Overdue, 1), "one beside it");
+    looks.settings.concurrency = 8;
+    looks.state().servers[1].status = ServerStatus::Migrating;
+    looks.state().servers.push(server("third", ServerStatus::Active));
+    assert_eq!(starts(&looks.look(3605, &Outcome::Done).0), 0, "and no more");
 }
 
 #[test]
@@ -308,6 +252,29 @@ fn a_failed_eviction_is_not_reported_as_evicted() {
 }
 
 #[test]
+fn a_host_that_nova_never_knew_is_empty_unless_its_libvirt_has_fallen_silent_with_instances() {
+    let mut stranger = with_servers(Vec::new());
+    stranger.cloud = HostSeen::Absent("hv-1: not found".into());
+    let mut said = |agent: AgentSeen, reaches: bool, instances: i32| {
+        let mut object = hypervisor(true, instances);
+        let status = object.status.as_mut().unwrap();
+        status.hypervisor_id = None;
+        if !reaches {
+            status.conditions.iter_mut().filter(|one| one.type_ == "LibVirtConnection").for_each(|one| {
+                one.status = ConditionStatus::False;
+            });
+        }
+        (stranger.hypervisor, stranger.agent) = (Arc::new(object), agent);
+        reason(&decide(&stranger, &settings(1), START), "Evicting").1
+    };
+    assert_eq!(said(AgentSeen::Silent, true, 0), "Succeeded");
+    assert_eq!(said(AgentSeen::Alive, false, 0), "Succeeded");
+    assert_eq!(said(AgentSeen::Silent, true, 3), "Blocked");
+    assert_eq!(said(AgentSeen::NotYet, true, 3), "Running");
+    assert_eq!(said(AgentSeen::Alive, false, 3), "Blocked");
+}
+
+#[test]
 fn an_empty_host_is_believed_at_the_second_look_and_with_libvirt() {
     let mut empty = with_servers(Vec::new());
     let first = decide(&empty, &settings(1), at(10));
@@ -338,15 +305,52 @@ fn one_that_has_ended_rests_until_libvirt_has_instances_again() {
 
 #[test]
 fn a_leftover_record_of_years_ago_holds_nothing_up() {
-    let mut old = migration(1, "gone", MigrationKind::Live, MigrationPhase::Preparing);
+    let mut old = migration(1, "b", MigrationKind::Live, MigrationPhase::Preparing);
     (old.source, old.destination) = ("hv-9".into(), Some("hv-1".into()));
     let mut seen = with_servers(Vec::new());
+    let mut look = |left: Option<Option<Server>>| {
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.migrations = vec![old.clone()];
+            state.left = left.into_iter().map(|server| ("b".into(), server)).collect();
+        }
+        let plan = decide(&seen, &settings(1), at(7 * 3600));
+        (plan.empty, plan.steps.len())
+    };
+    let rests = Server { host: Some("hv-9".into()), ..server("b", ServerStatus::Active) };
+    // One that its owner resized long after does not move either.
+    let waits = Server { status: ServerStatus::VerifyResize, ..rests.clone() };
+    assert_eq!([Some(rests), Some(waits), None].map(|answer| look(Some(answer))), [(true, 0); 3]);
+    assert_eq!(look(None), (false, 0), "its server was not asked yet: nothing is stopped, and nothing ends");
+}
+
+#[test]
+fn a_move_that_nova_has_not_touched_for_hours_is_a_move_while_its_server_says_so() {
+    let hours = |hours: u64| hours * 3600;
+    let mut coming = migration(1, "b", MigrationKind::Resize, MigrationPhase::Running);
+    (coming.source, coming.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut seen = with_servers(Vec::new());
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.migrations = vec![old];
+        state.migrations = vec![coming];
+        state.left =
+            [("b".into(), Some(Server { host: Some("hv-9".into()), ..server("b", ServerStatus::Resize) }))].into();
     }
-    let fresh = decide(&seen, &settings(1), at(60));
-    assert_eq!((fresh.empty, fresh.steps.len()), (false, 1), "stopped while it is young");
-    assert!(decide(&seen, &settings(1), at(7 * 3600)).empty);
+    let plan = decide(&seen, &settings(1), at(hours(9)));
+    assert!(!plan.empty, "its disk is large");
+    assert_eq!(reason(&plan, "IncomingMigrationsSettled").1, "WaitingForIncomingMigrations");
+
+    let copies = migration(1, "a", MigrationKind::Cold, MigrationPhase::Running);
+    let mut looks = Looks::at(server("a", ServerStatus::Resize), copies);
+    looks.look(0, &Outcome::Done);
+    let (_, record) = looks.look(hours(9), &Outcome::Done);
+    assert_eq!(record.state, InstanceState::Overdue, "{record:?}");
+    assert!(!record.error.unwrap().contains("reset"), "that would harm it");
+
+    let queues = migration(1, "a", MigrationKind::Live, MigrationPhase::Queued);
+    let mut looks = Looks::at(server("a", ServerStatus::Migrating), queues);
+    for seconds in [0, hours(1), hours(9)] {
+        let (steps, record) = looks.look(seconds, &Outcome::Done);
+        assert_eq!((steps, record.state, record.error), (vec![], InstanceState::Queued, None), "{seconds}");
+    }
 }
 
 #[test]
@@ -376,330 +380,35 @@ fn a_deleted_eviction_stops_what_moves_and_goes_in_time() {
     assert!(!late.hold && late.steps.is_empty(), "a deletion never hangs");
 }
 
-/// A server in the small cloud.
-#[derive(Clone, Debug)]
-struct Guest {
-    status: ServerStatus,
-    host: &'static str,
-    moves: usize,
-}
-
-/// A cloud of one host, its servers and their moves.
-#[derive(Clone, Debug, Default)]
-struct Model {
-    guests: BTreeMap<String, Guest>,
-    migrations: Vec<Migration>,
-    /// Those that nothing works on any more, and that nobody closes.
-    forgotten: BTreeSet<usize>,
-    /// Nobody hears that a migration is to stop.
-    deaf: bool,
-    now: u64,
-    next: usize,
-}
-
-impl Model {
-    fn boot(&mut self, status: ServerStatus) {
-        self.next += 1;
-        self.guests.insert(format!("vm-{:03}", self.next), Guest { status, host: "hv-1", moves: 0 });
-    }
-
-    fn open(&self) -> Vec<usize> {
-        let open = self.migrations.iter().enumerate().filter(|(_, one)| !one.phase.is_over());
-        open.map(|(index, _)| index).filter(|index| !self.forgotten.contains(index)).collect()
-    }
-
-    fn look(&self, eviction: &Eviction) -> HostState {
-        let show = |id: &String, guest: &Guest| {
-            let mut shown = server(id, guest.status.clone());
-            shown.host = Some(guest.host.into());
-            shown
-        };
-        let here = self.guests.iter().filter(|(_, guest)| guest.host == "hv-1");
-        let records = eviction.status.iter().flat_map(|status| status.instances().to_vec());
-        let open = records.filter(|record| !record.state.is_finished()).map(|record| record.id);
-        let waiting = self.migrations.iter().filter(|one| one.phase == MigrationPhase::Unconfirmed);
-        let ids = open.chain(waiting.map(|one| one.server.to_string()));
-        let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| guest.host != "hv-1"));
-        HostState {
-            servers: here.map(|(id, guest)| show(id, guest)).collect(),
-            migrations: self.migrations.iter().rev().cloned().collect(),
-            left: left.map(|id| (id.as_str().into(), self.guests.get(&id).map(|guest| show(&id, guest)))).collect(),
-            ..HostState::default()
-        }
-    }
-
-    /// What Nova does when it is asked; `false` for a conflict.
-    fn perform(&mut self, step: &Step) -> bool {
-        let now = at(self.now);
-        match step {
-            Step::Start { server, how, .. } => {
-                let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
-                let live = *how == MoveKind::Live;
-                let wanted = if live { ServerStatus::Active } else { ServerStatus::ShutOff };
-                if guest.status != wanted || guest.host != "hv-1" {
-                    return false;
-                }
-                guest.status = if live { ServerStatus::Migrating } else { ServerStatus::Resize };
-                let kind = if live { MigrationKind::Live } else { MigrationKind::Cold };
-                let mut record = migration(self.migrations.len(), server.as_str(), kind, MigrationPhase::Queued);
-                (record.created_at, record.updated_at) = (Some(now), Some(now));
-                self.migrations.push(record);
-                true
-            }
-            Step::Confirm { server } => {
-                let Some(guest) = self.guests.get_mut(server.as_str()) else { return false };
-                if guest.status != ServerStatus::VerifyResize {
-                    return false;
-                }
-                guest.status = ServerStatus::ShutOff;
-                for one in self.migrations.iter_mut().filter(|one| one.server == *server && !one.phase.is_over()) {
-                    one.phase = MigrationPhase::Completed;
-                }
-                true
-            }
-            Step::Abort { migration, .. } => {
-                let index: usize = migration.as_str().parse().unwrap();
-                self.deaf || self.forgotten.contains(&index) || self.end(index, MigrationPhase::Cancelled)
-            }
-        }
-    }
-
-    /// The compute service starts again: the server rests, and the record stays as it is.
-    fn forget(&mut self, index: usize) {
-        let before = self.migrations[index].clone();
-        if self.end(index, MigrationPhase::Failed) {
-            self.migrations[index] = before;
-            self.forgotten.insert(index);
-        }
-    }
-
-    fn end(&mut self, index: usize, phase: MigrationPhase) -> bool {
-        let one = &mut self.migrations[index];
-        if one.phase.is_over() || one.phase == MigrationPhase::Unconfirmed {
-            return false;
-        }
-        one.phase = phase;
-        one.updated_at = Some(at(self.now));
-        if let Some(guest) = self.guests.get_mut(one.server.as_str()) {
-            guest.status = if one.kind == MigrationKind::Live { ServerStatus::Active } else { ServerStatus::ShutOff };
-        }
-        true
-    }
-
-    /// Nova works on a migration.
-    fn advance(&mut self, index: usize) {
-        let now = at(self.now);
-        let one = &mut self.migrations[index];
-        let Some(guest) = self.guests.get_mut(one.server.as_str()) else {
-            one.phase = MigrationPhase::Failed;
-            return;
-        };
-        one.updated_at = Some(now);
-        one.phase = match (&one.phase, &one.kind) {
-            (MigrationPhase::Queued, _) => MigrationPhase::Running,
-            (MigrationPhase::Running, MigrationKind::Live) => {
-                (guest.host, guest.status) = ("hv-2", ServerStatus::Active);
-                guest.moves += 1;
-                MigrationPhase::Completed
-            }
-            (MigrationPhase::Running, _) => {
-                (guest.host, guest.status) = ("hv-2", ServerStatus::VerifyResize);
-                guest.moves += 1;
-                MigrationPhase::Unconfirmed
-            }
-            (phase, _) => phase.clone(),
-        };
-    }
-}
-
-/// What may happen between two passes, or to one.
-#[derive(Clone, Debug)]
-enum Happening {
-    Boot(bool),
-    Delete(usize),
-    Break(usize),
-    Advance(usize),
-    Fail(usize),
-    Forget(usize),
-    Deaf(bool),
-    Wait(u64),
-    /// A pass that dies after so many of its steps, before it writes anything down.
-    Crash(usize),
-    Pass,
-    CloudAway,
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    prop_oneof![
-        2 => any::<bool>().prop_map(Happening::Boot),
-        1 => any::<usize>().prop_map(Happening::Delete),
-        1 => any::<usize>().prop_map(Happening::Break),
-        6 => any::<usize>().prop_map(Happening::Advance),
-        2 => any::<usize>().prop_map(Happening::Fail),
-        2 => any::<usize>().prop_map(Happening::Forget),
-        1 => any::<bool>().prop_map(Happening::Deaf),
-        3 => (1_u64..4000).prop_map(Happening::Wait),
-        3 => (0_usize..4).prop_map(Happening::Crash),
-        8 => Just(Happening::Pass),
-        1 => Just(Happening::CloudAway),
-    ]
-}
-
-/// One pass over the model. With `dies_after`, it ends after so many steps and nothing is written.
-fn pass(
-    model: &mut Model,
-    eviction: &mut Eviction,
-    empty_since: &mut Option<Timestamp>,
-    settings: &DrainSettings,
-    dies_after: Option<usize>,
-) {
-    let now = at(model.now);
-    let mut seen = seen(eviction.clone(), model.look(eviction));
-    seen.empty_since = *empty_since;
-    let mut plan = decide(&seen, settings, now);
-    *empty_since = plan.empty.then(|| empty_since.unwrap_or(now));
-    for (number, step) in plan.steps.clone().into_iter().enumerate() {
-        if dies_after == Some(number) {
-            *empty_since = None;
-            return;
-        }
-        if let Step::Start { server, .. } = &step {
-            let moves = model.open().into_iter().any(|index| model.migrations[index].server == *server);
-            assert!(!moves, "{server} moves already");
-        }
-        let done = model.perform(&step);
-        let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
-        seen.outcomes.insert(step.key(), if done { Outcome::Done } else { conflict });
-    }
-    // Who has lost its place may go on beside whoever took it, and has it again when it does: then nobody begins. A record
-    // that nobody has touched for hours is a leftover, and what it is about has no place at all.
-    let count = |test: fn(&EvictedInstance) -> bool| plan.status.instances().iter().filter(|one| test(one)).count();
-    let late = count(|one| one.state == InstanceState::Overdue).min(settings.concurrency);
-    let stuck = count(|one| one.error.as_deref().is_some_and(|error| error.contains("nothing moves it")));
-    if plan.steps.iter().any(|step| matches!(step, Step::Start { .. })) {
-        assert!(model.open().len() <= settings.concurrency + late + stuck, "more in flight than allowed");
-    }
-    if dies_after.is_some() {
-        *empty_since = None;
-        return;
-    }
-    if !seen.outcomes.is_empty() {
-        plan = decide(&seen, settings, now);
-        assert!(plan.steps.is_empty(), "steps are decided once per pass");
-    }
-    let evicting = conditions::find(&plan.status.conditions, "Evicting").unwrap();
-    if evicting.is_false() {
-        assert!(model.guests.values().all(|guest| guest.host != "hv-1"), "evicted, and not empty");
-        assert!(model.open().is_empty(), "evicted, and something moves");
-    }
-    for record in plan.status.instances() {
-        if matches!(record.state, InstanceState::Blocked | InstanceState::Failed) {
-            assert!(record.error.is_some(), "{record:?}");
-        }
-    }
-    assert!(plan.again.is_some() || evicting.is_false(), "nobody would look again");
+#[test]
+fn a_deleted_eviction_leaves_alone_what_others_begin() {
+    let mut eviction = testing::eviction("hv-1").running().build();
+    eviction.metadata.deletion_timestamp = Some(Time(at(50)));
+    eviction.metadata.finalizers = Some(vec![labels::EVICTION_FINALIZER.into()]);
+    let record = |(id, state): (&str, InstanceState)| EvictedInstance { id: id.into(), state, ..Default::default() };
+    let records = [("a", InstanceState::Pending), ("b", InstanceState::Pending), ("c", InstanceState::Waiting)];
+    eviction.status = Some(EvictionStatus { instances: Some(records.map(record).into()), ..Default::default() });
+    let moves = |number: usize, id: &str, seconds: u64| {
+        let running = migration(number, id, MigrationKind::Live, MigrationPhase::Running);
+        Migration { created_at: Some(at(seconds)), updated_at: Some(at(seconds)), ..running }
+    };
+    let state = HostState {
+        servers: ["a", "b", "c"].map(|id| server(id, ServerStatus::Migrating)).into(),
+        migrations: vec![moves(3, "c", 52), moves(2, "b", 51), moves(1, "a", 49)],
+        ..HostState::default()
+    };
+    let mut seen = seen(eviction, state);
+    let plan = decide(&seen, &settings(8), at(55));
+    // A pass that died may have asked it to move and not have written that down.
+    assert_eq!(plan.steps, [Step::Abort { server: "a".into(), migration: "1".into(), incoming: false }]);
+    let mut eviction = (*seen.eviction).clone();
     eviction.status = Some(plan.status);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_happens_nothing_moves_twice_and_nothing_is_forgotten(
-        concurrency in 1_usize..5,
-        guests in prop::collection::vec(any::<bool>(), 0..8),
-        happenings in prop::collection::vec(happening(), 0..60),
-    ) {
-        let settings = settings(concurrency);
-        let mut model = Model::default();
-        for running in guests {
-            model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
-        }
-        let mut eviction = testing::eviction("hv-1").running().build();
-        let mut empty_since = None;
-        for one in happenings {
-            let over = conditions::is_false(eviction.conditions(), "Evicting");
-            match one {
-                // After the end nobody looks, unless libvirt tells; the host is disabled, so nothing comes.
-                Happening::Boot(running) if !over => {
-                    model.boot(if running { ServerStatus::Active } else { ServerStatus::ShutOff });
-                    empty_since = None;
-                }
-                Happening::Delete(which) if !model.guests.is_empty() => {
-                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
-                    model.guests.remove(&id);
-                    // With a server go its moves.
-                    for one in model.migrations.iter_mut().filter(|one| one.server.as_str() == id && !one.phase.is_over()) {
-                        one.phase = MigrationPhase::Failed;
-                    }
-                }
-                Happening::Break(which) if !model.guests.is_empty() => {
-                    let id = model.guests.keys().nth(which % model.guests.len()).unwrap().clone();
-                    let guest = model.guests.get_mut(&id).unwrap();
-                    if guest.status == ServerStatus::Active {
-                        guest.status = ServerStatus::Suspended;
-                    }
-                }
-                Happening::Advance(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.advance(open[which % open.len()]);
-                    }
-                }
-                Happening::Fail(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.end(open[which % open.len()], MigrationPhase::Failed);
-                    }
-                }
-                Happening::Forget(which) => {
-                    let open = model.open();
-                    if !open.is_empty() {
-                        model.forget(open[which % open.len()]);
-                    }
-                }
-                Happening::Deaf(deaf) => model.deaf = deaf,
-                Happening::Wait(seconds) => model.now += seconds,
-                Happening::Crash(after) => {
-                    pass(&mut model, &mut eviction, &mut empty_since, &settings, Some(after));
-                }
-                Happening::Pass => pass(&mut model, &mut eviction, &mut empty_since, &settings, None),
-                Happening::CloudAway => {
-                    let mut seen = seen(eviction.clone(), HostState::default());
-                    seen.cloud = HostSeen::Unknown("it does not answer".into());
-                    let plan = decide(&seen, &settings, at(model.now));
-                    prop_assert!(plan.steps.is_empty());
-                    prop_assert_eq!(
-                        plan.status.instances, eviction.status.clone().unwrap_or_default().instances,
-                        "nothing is forgotten"
-                    );
-                }
-                _ => {}
-            }
-        }
-        // Peace: everything that can move does, and what cannot is named.
-        for _ in 0..400 {
-            model.now += 700;
-            pass(&mut model, &mut eviction, &mut empty_since, &settings, None);
-            for index in model.open() {
-                model.advance(index);
-            }
-        }
-        for (id, guest) in &model.guests {
-            prop_assert!(guest.moves <= 1, "{} has moved {} times", id, guest.moves);
-            let record = eviction.status.iter().flat_map(EvictionStatus::instances).find(|one| one.id == *id).cloned();
-            match (&guest.status, guest.host) {
-                (ServerStatus::Suspended, "hv-1") => {
-                    prop_assert_eq!(record.map(|one| one.state), Some(InstanceState::Blocked));
-                }
-                (status, host) => prop_assert_eq!(host, "hv-2", "{} is {:?}: {:?}", id, status, record),
-            }
-        }
-        let stuck = model.guests.values().any(|guest| guest.host == "hv-1");
-        let evicting = conditions::find(eviction.conditions(), "Evicting").unwrap();
-        prop_assert_eq!((evicting.is_false(), evicting.reason.as_str()), (!stuck, if stuck { "Blocked" } else { "Succeeded" }));
-        prop_assert!(model.open().is_empty());
+    seen.eviction = Arc::new(eviction);
+    if let HostSeen::Known(state) = &mut seen.cloud {
+        state.migrations[2].phase = MigrationPhase::Cancelled;
+        state.servers[0].status = ServerStatus::Active;
     }
+    assert!(!decide(&seen, &settings(8), at(60)).hold, "the others are not awaited either");
 }
 
 /// Over what is to be said about a host that Nova finds empty for the second time.
@@ -978,19 +687,131 @@ fn what_keeps_the_drain_waiting_for_room_is_said() {
         (plan.steps.len(), message)
     };
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.room_unknown = Some("find candidates: unavailable".into());
+        state.room_unknown = [("a".into(), "find candidates: unavailable".into())].into();
     }
     assert_eq!(said(&seen, &settings), (1, "Running".into()), "the scheduler asks Placement itself");
     settings.target_concurrency = 1;
     let (starts, message) = said(&seen, &settings);
     assert_eq!(starts, 0);
-    assert!(message.contains("Placement does not answer: find candidates: unavailable"), "{message}");
+    let told =
+        "no target can be chosen for 1 instance, Placement does not say who has room: find candidates: unavailable";
+    assert!(message.contains(told), "{message}");
     // All who have room are out of the question, which is something else than no room.
     if let HostSeen::Known(state) = &mut seen.cloud {
-        state.room_unknown = None;
+        state.room_unknown.clear();
         state.room = [("a".into(), Vec::new())].into();
         state.no_room = [("a".into(), "every host with room for it is out of the question (2 disabled)".into())].into();
     }
     let (_, message) = said(&seen, &settings);
     assert!(message.contains("out of the question (2 disabled)"), "{message}");
+}
+
+#[test]
+fn a_server_whose_owner_takes_its_resize_back_has_not_moved() {
+    let reverts = migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing);
+    // The drain has not asked for anything yet.
+    let mut looks = Looks::at(server("a", ServerStatus::Active), reverts);
+    looks.settings.concurrency = 2;
+    looks.state().migrations.clear();
+    looks.look(0, &Outcome::Underway(String::new()));
+    looks.state().migrations = vec![migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing)];
+    let back = Server {
+        host: Some("hv-2".into()),
+        task: Some(TaskState::Other("resize_reverting".into())),
+        ..server("a", ServerStatus::Other("REVERT_RESIZE".into()))
+    };
+    let here = looks.state().servers.remove(0);
+    looks.state().left = [("a".into(), Some(back))].into();
+    for seconds in [10, 3000] {
+        let (_, record) = looks.look(seconds, &Outcome::Done);
+        assert_eq!(record.state, InstanceState::Migrating, "it is about to be here: {record:?}");
+    }
+    looks.state().left.clear();
+    looks.state().servers.push(here);
+    looks.state().migrations[0].phase = MigrationPhase::Completed;
+    let (steps, record) = looks.look(3010, &Outcome::Done);
+    assert!(steps.iter().any(|step| step.key() == "move a"), "{record:?}");
+    assert_eq!(record.attempts, 1, "and what its owner did was no attempt");
+}
+
+#[test]
+fn a_server_that_was_resized_to_the_host_has_not_failed_to_leave_it() {
+    let mut coming = migration(1, "a", MigrationKind::Resize, MigrationPhase::Finishing);
+    (coming.source, coming.destination) = ("hv-9".into(), Some("hv-1".into()));
+    let mut finishing = server("a", ServerStatus::Resize);
+    finishing.task = Some(TaskState::Other("resize_finish".into()));
+    let mut looks = Looks::at(finishing, coming);
+    looks.settings.concurrency = 2;
+    let (_, record) = looks.look(0, &Outcome::Done);
+    assert_eq!((&record.state, record.attempts), (&InstanceState::Waiting, 0), "{record:?}");
+    // Its owner was quick to say yes.
+    looks.state().migrations[0].phase = MigrationPhase::Completed;
+    looks.state().servers[0] = server("a", ServerStatus::Active);
+    let (steps, record) = looks.look(5, &Outcome::Done);
+    assert_eq!(steps.iter().map(Step::key).collect::<Vec<_>>(), ["move a"], "{record:?}");
+    assert_eq!((&record.state, record.attempts), (&InstanceState::Queued, 1));
+}
+
+#[test]
+fn with_a_limit_per_target_one_without_room_stays_blocked_until_there_is_some() {
+    let mut looks =
+        Looks::at(server("a", ServerStatus::Active), migration(1, "b", MigrationKind::Live, MigrationPhase::Failed));
+    looks.state().servers.truncate(1);
+    looks.settings.target_concurrency = 1;
+    looks.state().room = [("a".into(), Vec::new())].into();
+    let (_, blocked) = looks.look(0, &Outcome::Done);
+    assert_eq!(blocked.state, InstanceState::Blocked, "{blocked:?}");
+    for seconds in [605, 1205, 9000] {
+        assert_eq!(looks.look(seconds, &Outcome::Done), (vec![], blocked.clone()), "nothing to be said anew");
+    }
+    looks.state().room = [("a".into(), vec![room("hv-2", 9000)])].into();
+    assert_eq!(looks.look(9005, &Outcome::Done).0.len(), 1);
+    // Neither is one that has been tried tried again for nothing.
+    looks.state().room = [("a".into(), Vec::new())].into();
+    let (steps, record) = looks.look(9010, &Outcome::Done);
+    assert_eq!((steps, &record.state), (vec![], &InstanceState::Failed), "its move has failed");
+    let (steps, record) = looks.look(9015, &Outcome::Done);
+    assert_eq!((steps, &record.state), (vec![], &InstanceState::Blocked), "{record:?}");
+}
+
+#[test]
+fn one_that_waits_or_says_that_it_moves_for_too_long_is_blocked_until_that_ends() {
+    let rebuilds = server("a", ServerStatus::Rebuild);
+    // Nova says so, and has no record of it.
+    let moves = server("a", ServerStatus::Migrating);
+    let stuck = "Nova says that it moves, and nothing moves it: its state has to be reset";
+    for (busy, meanwhile, error) in
+        [(rebuilds, InstanceState::Waiting, "it is being rebuilt"), (moves, InstanceState::Queued, stuck)]
+    {
+        let mut looks = Looks::at(busy, migration(1, "b", MigrationKind::Live, MigrationPhase::Failed));
+        looks.state().servers.truncate(1);
+        for seconds in [0, 3599] {
+            let (steps, record) = looks.look(seconds, &Outcome::Done);
+            assert_eq!((steps, &record.state), (vec![], &meanwhile), "{seconds}");
+        }
+        for seconds in [3600, 9000] {
+            let (steps, record) = looks.look(seconds, &Outcome::Done);
+            let told = (steps, &record.state, record.error.as_deref());
+            assert_eq!(told, (vec![], &InstanceState::Blocked, Some(error)), "{seconds}");
+        }
+        looks.state().servers[0] = server("a", ServerStatus::Active);
+        let (steps, record) = looks.look(9005, &Outcome::Done);
+        assert_eq!(steps.len(), 1, "{record:?}");
+    }
+}
+
+#[test]
+fn a_trait_of_the_host_sets_how_many_move_at_a_time() {
+    let mut seen = with_servers(["a", "b", "c", "d"].map(|id| server(id, ServerStatus::Active)).into());
+    let mut settings = settings(3);
+    settings.trait_concurrency = [("CUSTOM_SLOW".into(), 1), ("CUSTOM_FAST".into(), 4)].into();
+    let mut starts = |traits: &[&str]| {
+        if let HostSeen::Known(state) = &mut seen.cloud {
+            state.traits = traits.iter().map(|name| (*name).to_owned()).collect();
+        }
+        decide(&seen, &settings, START).steps.len()
+    };
+    let all =
+        [starts(&[]), starts(&["CUSTOM_FAST"]), starts(&["CUSTOM_FAST", "CUSTOM_SLOW"]), starts(&["HW_CPU_X86_AVX2"])];
+    assert_eq!(all, [3, 4, 1, 3]);
 }
