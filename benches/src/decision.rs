@@ -99,7 +99,7 @@ impl Drain {
         let HostSeen::Known(mut state) = drain.seen.cloud else { bail!("the host was not seen") };
         let other = |number: usize| HostName::new(format!("other-{number}"));
         let room = |number| Room { host: other(number), zone: None, free: [("MEMORY_MB".to_owned(), 9000)].into() };
-        let rooms: Vec<Room> = (0..20).map(room).collect();
+        let rooms: Vec<Arc<Room>> = (0..20).map(room).map(Arc::new).collect();
         state.room = state.servers.iter().map(|server| (server.id.clone(), rooms.clone())).collect();
         let record = |number: usize, server: &Server, phase| Migration {
             id: number.to_string().into(),

@@ -4,6 +4,7 @@
 //! it goes to. A forecast: what the scheduler does on the day may differ.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
@@ -131,10 +132,11 @@ impl<'a> Deal<'a> {
     }
 }
 
-fn left(free: &Resources, taken: Option<&Resources>) -> Resources {
-    let mut left = free.clone();
+fn left<'f>(free: &'f Resources, taken: Option<&Resources>) -> Cow<'f, Resources> {
+    // Most hosts of a large region have been dealt nothing.
+    let mut left = Cow::Borrowed(free);
     for (class, amount) in taken.into_iter().flatten() {
-        if let Some(rest) = left.get_mut(class) {
+        if let Some(rest) = left.to_mut().get_mut(class) {
             *rest = rest.saturating_sub(*amount);
         }
     }

@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -704,9 +705,10 @@ fn starts(
 
 /// The hosts of a server's own zone, or all if none of them has room. One that was made for its zone does not go elsewhere,
 /// and Nova does not say of which that is true: so even a place that is taken just now is waited for.
-fn in_its_zone<'a>(room: &'a [Room], zone: Option<&str>) -> Vec<&'a Room> {
-    let near: Vec<&Room> = room.iter().filter(|room| room.zone.as_deref() == zone).collect();
-    if near.is_empty() { room.iter().collect() } else { near }
+fn in_its_zone<'a>(room: &'a [Arc<Room>], zone: Option<&str>) -> Vec<&'a Room> {
+    let all = || room.iter().map(AsRef::as_ref);
+    let near: Vec<&Room> = all().filter(|room| room.zone.as_deref() == zone).collect();
+    if near.is_empty() { all().collect() } else { near }
 }
 
 /// What moves in a drain after these steps, for the limits of the others.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Error,
     api::{EvictionStatus, InstanceState},
-    ids::{HostName, InstanceId, MigrationId},
+    ids::{HostName, InstanceId, MigrationId, ProviderId},
     nova::{
         NovaClient, NovaHypervisor, Resources, Server,
         view::{self, Listing},
@@ -249,6 +249,16 @@ async fn rooms(
         region.services.as_ref().map_or(&[], Listing::items),
         region.aggregates.as_ref().map_or(&[], Listing::items),
     );
+    let mut shared: BTreeMap<&Shape, Vec<(&ProviderId, Arc<Room>)>> = BTreeMap::new();
+    for (shape, (_, found)) in &asked.candidates {
+        let room = |(id, free): &(ProviderId, Resources)| {
+            let target = targets.get(id)?;
+            let zone = target.zone().map(str::to_owned);
+            Some(Arc::new(Room { host: target.host().clone(), zone, free: free.clone() }))
+        };
+        let rooms = found.iter().flatten().filter_map(|one| Some((&one.0, room(one)?)));
+        shared.insert(shape, rooms.collect());
+    }
     let mut deal = Deal::new(&targets, groups.clone());
     let (mut rooms, mut no_room, mut unknown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut short = BTreeMap::new();
@@ -263,15 +273,11 @@ async fn rooms(
             None => continue,
         };
         let (mut fits, mut objections) = (Vec::new(), Vec::new());
-        for (id, free) in found {
+        for (id, room) in shared.get(&shape).into_iter().flatten() {
             let Some(target) = targets.get(id) else { continue };
             match targets.objection(server, &groups, target) {
                 Some(objection) => objections.push(objection),
-                None => fits.push(Room {
-                    host: target.host().clone(),
-                    zone: target.zone().map(str::to_owned),
-                    free: free.clone(),
-                }),
+                None => fits.push(room.clone()),
             }
         }
         if fits.is_empty() {

@@ -77,8 +77,9 @@ pub struct HostState {
     /// Servers that were looked for one by one because they are not in the list: they have left it, or a record says that
     /// they are on their way. `None` if they do not exist any more.
     pub left: BTreeMap<InstanceId, Option<Server>>,
-    /// Who could take a server, by what it takes. A server that is not here was not asked for.
-    pub room: BTreeMap<InstanceId, Vec<Room>>,
+    /// Who could take a server, by what it takes. A server that is not here was not asked for. Servers that take the same
+    /// share what is known: in a large region it is many hosts for each of many servers.
+    pub room: BTreeMap<InstanceId, Vec<Arc<Room>>>,
     /// Why a server has no room, in words, for those that have none.
     pub no_room: BTreeMap<InstanceId, String>,
     /// Why Placement did not say who has room for a server, for those of which it did not.

@@ -121,6 +121,6 @@ fn reason(plan: &DrainPlan, type_: &str) -> (ConditionStatus, String) {
     (found.status, found.reason.clone())
 }
 
-fn room(host: &str, free: u64) -> Room {
-    Room { host: host.into(), zone: None, free: [("MEMORY_MB".to_owned(), free)].into() }
+fn room(host: &str, free: u64) -> Arc<Room> {
+    Arc::new(Room { host: host.into(), zone: None, free: [("MEMORY_MB".to_owned(), free)].into() })
 }

@@ -101,7 +101,7 @@ impl Model {
         let waiting = waiting.filter(|one| old(one) || one.phase == MigrationPhase::Unconfirmed);
         let ids = open.chain(waiting.map(|one| one.server.to_string()));
         let left = ids.filter(|id| self.guests.get(id).is_none_or(|guest| !guest.is_here()));
-        let rooms: Vec<Room> = ["hv-2", "hv-3"].map(|host| room(host, 9000)).into();
+        let rooms: Vec<Arc<Room>> = ["hv-2", "hv-3"].map(|host| room(host, 9000)).into();
         HostState {
             room: here.clone().map(|(id, _)| (id.as_str().into(), rooms.clone())).collect(),
             servers: here.map(|(id, guest)| show(id, guest)).collect(),

@@ -124,10 +124,11 @@ fn a_server_goes_to_another_zone_only_if_its_own_has_no_room() {
     let mut own = server("a", ServerStatus::Active);
     own.zone = Some("zone-a".into());
     let mut seen = with_servers(vec![own, server("b", ServerStatus::Active)]);
-    let zoned = |host: &str, free: u64, zone: &str| Room { zone: Some(zone.into()), ..room(host, free) };
+    let zoned =
+        |host: &str, free: u64, zone: &str| Arc::new(Room { zone: Some(zone.into()), ..(*room(host, free)).clone() });
     let (near, far) = (zoned("hv-2", 1000, "zone-a"), zoned("hv-3", 9000, "zone-b"));
-    let mut targets = |rooms: &[&Room], taken: usize| {
-        let rooms: Vec<Room> = rooms.iter().copied().cloned().collect();
+    let mut targets = |rooms: &[&Arc<Room>], taken: usize| {
+        let rooms: Vec<Arc<Room>> = rooms.iter().copied().cloned().collect();
         if let HostSeen::Known(state) = &mut seen.cloud {
             state.room = [("a".into(), rooms)].into();
         }
