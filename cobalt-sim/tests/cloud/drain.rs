@@ -726,9 +726,13 @@ async fn of_two_evictions_of_one_host_the_older_works_and_both_end() {
 
 #[tokio::test(start_paused = true)]
 async fn an_eviction_begins_when_an_older_one_that_is_deleted_has_stopped_its_moves() {
-    let timing = Timing { copy_per_gib: Duration::from_secs(10), ..Timing::default() };
-    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(5).timing(timing).seed(4).build()).await;
+    let timing = Timing { copy_per_gib: Duration::from_secs(40), ..Timing::default() };
+    let rig = Rig::new(Region::builder().hosts(3).vms_per_host(0).timing(timing).seed(4).build()).await;
     let host = rig.region.hosts()[0].clone();
+    rig.region.world().add_flavor(Flavor::new("two", "t2", 1, 2048));
+    for _ in 0..5 {
+        rig.region.boot(&host, "two").unwrap();
+    }
     // One is shut off: its move cannot be stopped, and is awaited.
     rig.region.world().guest_shutdown(&rig.servers_on(&host).await[0]).unwrap();
     rig.ready_to_drain(&host).await;
@@ -741,8 +745,10 @@ async fn an_eviction_begins_when_an_older_one_that_is_deleted_has_stopped_its_mo
     tokio::time::sleep(Duration::from_secs(5)).await;
     rig.evictions().delete("by-hand", &DeleteParams::default()).await.unwrap();
     let before = rig.nova.migrations(&host).await.unwrap().len();
+    let gone = async || rig.evictions().get_opt("by-hand").await.unwrap().is_none();
+    rig.wait("gone", gone).await;
+    assert_eq!(rig.nova.migrations(&host).await.unwrap().len(), before, "nothing new begins while it is held");
     rig.drained(host.as_str()).await;
-    assert!(rig.evictions().get_opt("by-hand").await.unwrap().is_none());
     // Newest first: what came after that was not stopped.
     let all = rig.nova.migrations(&host).await.unwrap();
     let later = &all[..all.len() - before];

@@ -466,8 +466,11 @@ impl Judge<'_> {
             }
             return;
         }
+        // A yes that was refused is said again after a pause. What failed before it moved has nothing to do with that.
+        let moved = migration.and_then(|one| one.updated_at);
+        let refused = record.finished_at.as_ref().is_some_and(|at| moved.is_none_or(|moved| at.0 > moved));
         let waits = record.retry_at.as_ref().is_some_and(|at| at.0 > self.now);
-        if matches!(record.state, InstanceState::Failed | InstanceState::Blocked) && waits {
+        if matches!(record.state, InstanceState::Failed | InstanceState::Blocked) && refused && waits {
             return;
         }
         record.how = Some(MoveKind::Cold);
@@ -479,7 +482,8 @@ impl Judge<'_> {
     fn left(&self, vm: &mut Vm, id: &InstanceId, outgoing: Option<&Migration>) {
         let now = self.now;
         let Some(answer) = self.state.left.get(id) else {
-            if outgoing.is_some() {
+            if let Some(migration) = outgoing {
+                vm.record.target = migration.destination.as_ref().map(ToString::to_string);
                 self.arrives(&mut vm.record);
             }
             return;

@@ -816,3 +816,31 @@ fn a_trait_of_the_host_sets_how_many_move_at_a_time() {
         [starts(&[]), starts(&["CUSTOM_FAST"]), starts(&["CUSTOM_FAST", "CUSTOM_SLOW"]), starts(&["HW_CPU_X86_AVX2"])];
     assert_eq!(all, [3, 4, 1, 3]);
 }
+
+#[test]
+fn a_move_that_somebody_else_has_made_since_one_failed_is_confirmed_at_once_and_a_refused_yes_after_a_pause() {
+    let failed = migration(1, "a", MigrationKind::Cold, MigrationPhase::Failed);
+    let mut looks = Looks::at(server("a", ServerStatus::ShutOff), failed);
+    looks.settings.concurrency = 2;
+    looks.look(0, &Outcome::Done);
+    let (_, record) = looks.look(5, &Outcome::Done);
+    assert_eq!(record.state, InstanceState::Failed, "{record:?}");
+    let moved = migration(2, "a", MigrationKind::Cold, MigrationPhase::Unconfirmed);
+    looks.state().migrations = vec![Migration { updated_at: Some(at(8)), ..moved }];
+    looks.state().servers.remove(0);
+    let there = Server { host: Some("hv-3".into()), ..server("a", ServerStatus::VerifyResize) };
+    looks.state().left = [("a".into(), Some(there))].into();
+    let confirms = |steps: Vec<Step>| steps.iter().any(|step| step.key() == "confirm a");
+    let conflict = Outcome::Failed { category: "conflict", message: "conflict".into() };
+    assert!(confirms(looks.look(10, &conflict).0));
+    assert!(!confirms(looks.look(15, &conflict).0));
+    assert!(confirms(looks.look(400, &Outcome::Done).0));
+}
+
+#[test]
+fn a_server_that_is_on_its_way_and_was_not_asked_for_counts_at_its_target() {
+    let mut looks =
+        Looks::at(server("b", ServerStatus::Active), migration(1, "a", MigrationKind::Live, MigrationPhase::Finishing));
+    let (_, record) = looks.look(10, &Outcome::Done);
+    assert_eq!((record.state, record.target.as_deref()), (InstanceState::Migrating, Some("hv-2")));
+}
