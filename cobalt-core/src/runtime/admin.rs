@@ -7,15 +7,26 @@
 //! | `/metrics` | OpenMetrics text |
 //! | `/debug/state` | every watch, queue and lease; JSON, or a page for `Accept: text/html` |
 
-use std::{fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    fmt::Write as _,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use axum::{
     Router,
+    body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse, Json, Response},
     routing::get,
 };
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
 use tokio::net::TcpListener;
 
 use super::{
@@ -81,7 +92,28 @@ fn probe(failing: &[(String, String)]) -> (StatusCode, String) {
 }
 
 async fn encode(metrics: &Metrics) -> impl IntoResponse + use<> {
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.scrape().await)
+    let page = Body::new(Page(metrics.parts().await));
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], page)
+}
+
+/// A body of parts, which are sent as they are.
+struct Page(VecDeque<Bytes>);
+
+impl http_body::Body for Page {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.pop_front().map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.iter().map(|part| part.len() as u64).sum())
+    }
 }
 
 async fn debug_state(State(parts): State<Parts>, headers: HeaderMap) -> Response {

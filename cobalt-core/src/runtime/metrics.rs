@@ -10,11 +10,12 @@ mod source;
 pub(crate) mod text;
 
 use std::{
-    collections::HashSet,
+    collections::{HashSet, VecDeque},
     sync::{Mutex, RwLock},
     time::Duration,
 };
 
+use bytes::Bytes;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeMetric, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -207,15 +208,19 @@ impl Metrics {
     ///
     /// However many scrape at once, the sources are asked once.
     pub async fn scrape(&self) -> String {
+        let parts = self.parts().await;
+        parts.iter().map(|part| String::from_utf8_lossy(part)).collect()
+    }
+
+    /// The same in its parts, which are not copied.
+    pub(crate) async fn parts(&self) -> VecDeque<Bytes> {
+        const END: &str = "# EOF\n";
         let asked = self.sources.ask().await;
         let mut text = self.encode();
-        if !asked.is_empty() {
-            const END: &str = "# EOF\n";
-            text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
-            text.push_str(&asked);
-            text.push_str(END);
-        }
-        text
+        text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
+        let (first, last) = (Bytes::from(text), Bytes::from_static(END.as_bytes()));
+        let parts = std::iter::once(first).chain(asked.iter().cloned()).chain(std::iter::once(last));
+        parts.filter(|part| !part.is_empty()).collect()
     }
 
     /// The OpenMetrics text of what is counted here, without the sources.

@@ -1,12 +1,13 @@
 //! The admin server over a real socket.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use cobalt_core::runtime::{
     admin,
     args::{AdminArgs, BindAddress},
     clock::Clock,
-    metrics::{EventOutcome, Metrics, Write},
+    metrics::{EventOutcome, Metrics, Source, Write},
     shutdown::Shutdown,
     state::{LeaseReport, QueueReport, Status, WatchReport},
 };
@@ -35,13 +36,18 @@ async fn start() -> Admin {
 
 impl Admin {
     async fn get(&self, path: &str, accept: &str) -> (u16, String) {
+        let (head, body) = self.raw(path, accept).await;
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+    }
+
+    async fn raw(&self, path: &str, accept: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+        (head.to_owned(), body.to_owned())
     }
 }
 
@@ -128,6 +134,37 @@ async fn the_metrics_are_the_documented_ones() {
         .filter(|line| !line.starts_with("# EOF"))
         .collect();
     insta::assert_snapshot!(names.join("\n"));
+}
+
+/// More than one write of a socket takes.
+struct Large;
+
+#[async_trait]
+impl Source for Large {
+    async fn scrape(&self) -> String {
+        (0..50_000).map(|n| format!("large{{n=\"{n}\"}} 1\n")).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_large_page_arrives_whole_and_its_length_is_said() {
+    let admin = start().await;
+    admin.metrics.source("large", Duration::from_secs(60), Large);
+    admin.metrics.source("empty", Duration::from_secs(60), Nothing);
+    let (head, body) = admin.raw("/metrics", "*/*").await;
+    let length = head.to_lowercase().lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    assert_eq!(length, Some(body.len()), "{head}");
+    assert!(body.ends_with("large{n=\"49999\"} 1\n# EOF\n") && body.matches("# EOF").count() == 1);
+    assert_eq!(body, admin.metrics.scrape().await);
+}
+
+struct Nothing;
+
+#[async_trait]
+impl Source for Nothing {
+    async fn scrape(&self) -> String {
+        String::new()
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared, join_all},
@@ -61,7 +62,7 @@ struct Entry {
     source: Arc<dyn Source>,
 }
 
-type Answer = BoxFuture<'static, Arc<str>>;
+type Answer = BoxFuture<'static, Arc<[Bytes]>>;
 
 /// All sources of one [`Metrics`](super::Metrics).
 pub(super) struct Sources {
@@ -86,8 +87,8 @@ impl Sources {
         lock(&self.all).push(Entry { name, limit, source: Arc::new(source) });
     }
 
-    /// What all of them answer, one after the other. Whoever comes while others wait gets the same answer.
-    pub(super) async fn ask(&self) -> Arc<str> {
+    /// What each of them answers. Whoever comes while others wait gets the same answer.
+    pub(super) async fn ask(&self) -> Arc<[Bytes]> {
         let shared = {
             let mut current = lock(&self.current);
             let under_way = current.as_ref().and_then(WeakShared::upgrade);
@@ -109,14 +110,16 @@ impl Sources {
                 let failures = failures.clone();
                 async move {
                     let Entry { name, limit, source } = entry;
-                    timeout(limit, source.scrape()).await.unwrap_or_else(|_| {
+                    let answer = timeout(limit, source.scrape()).await.unwrap_or_else(|_| {
                         failures.get_or_create(&Name { source: name }).inc();
                         tracing::debug!(source = name, ?limit, "no metrics in time");
                         String::new()
-                    })
+                    });
+                    // The text of a large host is megabytes, so it is handed on and never copied.
+                    Bytes::from(answer)
                 }
             }));
-            Arc::from(answers.await.concat())
+            Arc::from(answers.await)
         }
         .boxed()
     }
