@@ -11,7 +11,7 @@ use crate::process::{self, Finished};
 use crate::workspace;
 
 /// No step of ours takes this long, not even all tests on a loaded machine; one that does hangs.
-const STEP_LIMIT: Duration = Duration::from_secs(50 * 60);
+const STEP_LIMIT: Duration = Duration::from_secs(70 * 60);
 
 /// A failed step shows this much of the end of its output; the whole is in a file.
 const SHOWN_ON_FAILURE: usize = 250;

@@ -88,7 +88,7 @@ impl BackendFixture for Qemu {
         let guest = self.rig.guest(&name, Act::Idle).unwrap_or_else(|| Guest::new(&name));
         done(self.host().define(&guest))?;
         done(self.host().virsh(["start", &name]))?;
-        done(self.host().virsh(["migrate-setspeed", &name, "2"]))?;
+        done(self.host().virsh(["migrate-setspeed", &name, "6"]))?;
         let id = InstanceId::from(guest.uuid());
         self.guests.insert(id.clone(), guest);
         Ok(id)

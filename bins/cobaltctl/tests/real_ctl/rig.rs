@@ -29,7 +29,9 @@ impl Rig {
     /// Starts `cobaltctl ovs` on the node, as somebody with a shell there would.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let mut command = command("nsenter");
-        command.args(self.node.enter().split(' ')).arg("--").arg(env!("CARGO_BIN_EXE_cobaltctl"));
+        command.args(self.node.enter().split(' '));
+        // Tests that run under nohup hand on that SIGHUP is ignored, and the program heeds that.
+        command.args(["--", "env", "--default-signal=HUP", env!("CARGO_BIN_EXE_cobaltctl")]);
         // What answers late on a loaded machine does not hang.
         command.arg("ovs").args(args).args(["--local", "--timeout", "10m"]);
         command.arg("--ovs-run-dir").arg(self.node.directory()).arg("--ovn-run-dir").arg(self.node.directory());
