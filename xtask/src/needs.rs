@@ -33,6 +33,7 @@ pub(crate) const LIBVIRT_HEADERS: &str = "/usr/include/libvirt/libvirt.h";
 /// Everything the tests call. A rig that needs more adds it here.
 const NEEDS: &[Need] = &[
     vital("cc", "gcc", "links every program and compiles ring's C"),
+    vital("make", "make", "builds the operator's allocator"),
     // Hosts with a real libvirtd.
     rig("libvirtd", "libvirt-daemon", "is the daemon under test"),
     rig("/var/lib/libvirt", "libvirt-daemon-system", "has the directories of the daemon"),

@@ -152,8 +152,8 @@ fn instances(eviction: &Eviction) -> BTreeMap<String, EvictedInstance> {
     records.map(|record| (record.id.clone(), record)).collect()
 }
 
-/// A flavor that only a host with this trait takes.
-async fn pinned(rig: &Rig, host: &HostName) -> InstanceId {
+/// A server of a flavor that only its host takes.
+pub(super) async fn pinned(rig: &Rig, host: &HostName) -> InstanceId {
     let flavor = Flavor { traits: ["CUSTOM_PINNED".to_owned()].into(), ..Flavor::new("pinned", "p1", 1, 1024) };
     rig.region.world().add_flavor(flavor);
     let id = rig.nova.hypervisor_named(host.as_str()).await.unwrap().id;

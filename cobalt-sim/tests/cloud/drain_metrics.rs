@@ -4,26 +4,14 @@ use std::sync::Arc;
 
 use cobalt_core::{
     api::{condition_types as types, labels},
-    ids::{HostName, InstanceId},
-    nova::{NovaClient, PlacementClient},
+    nova::NovaClient,
     operator::Settings,
     runtime::metrics::Metrics,
 };
-use cobalt_sim::{Flavor, Region};
+use cobalt_sim::Region;
 use serde_json::json;
 
-use super::{Rig, reason, total};
-
-/// A server that no other host takes.
-async fn pinned(rig: &Rig, host: &HostName) -> InstanceId {
-    let flavor = Flavor { traits: ["CUSTOM_PINNED".to_owned()].into(), ..Flavor::new("pinned", "p1", 1, 1024) };
-    rig.region.world().add_flavor(flavor);
-    let provider = rig.nova.hypervisor_named(host.as_str()).await.unwrap().id;
-    let mut traits = rig.placement.traits(&provider).await.unwrap();
-    traits.names.insert("CUSTOM_PINNED".into());
-    rig.placement.set_traits(&provider, &traits).await.unwrap();
-    rig.region.boot(host, "pinned").unwrap()
-}
+use super::{Rig, drain::pinned, reason, total};
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_is_seen_in_the_metrics_while_it_goes_on_and_its_instances_by_how_they_left() {

@@ -449,8 +449,8 @@ async fn each_failure_of_a_test_is_an_event() {
     assert!(hosts.created() >= 3 && u64::try_from(told().await).unwrap() <= hosts.created(), "each once");
 }
 
-/// A host in service with a server on it, of which an earlier operator has said that its onboarding was aborted.
-async fn taken_back(hosts: &NewHosts) -> (HostName, cobalt_core::ids::InstanceId) {
+/// A host in service with a server on it, and what ends its operator.
+async fn in_service(hosts: &NewHosts) -> (HostName, cobalt_core::ids::InstanceId, Shutdown) {
     let (host, first) = (hosts.host(), Shutdown::new());
     hosts.operator_until(hosts.settings(|_| {}), first.clone());
     hosts.arrive(&host, "true").await;
@@ -458,6 +458,12 @@ async fn taken_back(hosts: &NewHosts) -> (HostName, cobalt_core::ids::InstanceId
     hosts.rig.patch(&host, json!({"aggregates": ["zone-a"]})).await;
     hosts.rig.wait("in its zone", async || hosts.rig.aggregates_of(&host).await == ["zone-a"]).await;
     let vm = hosts.rig.region.boot(&host, "2").unwrap();
+    (host, vm, first)
+}
+
+/// A host in service with a server on it, of which an earlier operator has said that its onboarding was aborted.
+async fn taken_back(hosts: &NewHosts) -> (HostName, cobalt_core::ids::InstanceId) {
+    let (host, vm, first) = in_service(hosts).await;
     hosts.rig.cluster.manage(&host, false).await.unwrap();
     hosts.rig.until(&host, "unmanaged", |seen| !seen.spec.lifecycle_enabled()).await;
     first.trigger();
@@ -526,13 +532,7 @@ async fn a_compute_that_registers_anew_is_a_new_host() {
 #[tokio::test(start_paused = true)]
 async fn a_host_in_service_whose_recorded_uuids_are_out_of_date_stays_in_service_under_its_servers() {
     let hosts = NewHosts::furnished(region()).await;
-    let (host, first) = (hosts.host(), Shutdown::new());
-    hosts.operator_until(hosts.settings(|_| {}), first.clone());
-    hosts.arrive(&host, "true").await;
-    hosts.until_step(&host, reasons::SUCCEEDED).await;
-    hosts.rig.patch(&host, json!({"aggregates": ["zone-a"]})).await;
-    hosts.rig.wait("in its zone", async || hosts.rig.aggregates_of(&host).await == ["zone-a"]).await;
-    let vm = hosts.rig.region.boot(&host, "2").unwrap();
+    let (host, vm, first) = in_service(&hosts).await;
     first.trigger();
     wait(Duration::from_secs(1)).await;
     // As an earlier operator left it, which never looked at them again.
